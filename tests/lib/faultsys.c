@@ -33,7 +33,7 @@ static bool fault(const struct sys *s, const char *what, int fd, int *ret)
         fs->hook(fs->arg);
     }
     bool due = ++fs->calls == fs->n || (fs->mode == FAULT_BROKEN && fs->calls > fs->n);
-    if (!due || fs->mode == FAULT_NONE || fs->mode == FAULT_SHORT)
+    if (!due || fs->mode == FAULT_NONE)
         return false;
     fs->hit = true;
     fs->what = what;
@@ -333,7 +333,6 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .mkdirat = f_mkdirat,
                 .list = f_list},
         .mode = mode,
-        .brief = mode == FAULT_SHORT,
         .n = n,
         .error = error,
         .fresh = -1,

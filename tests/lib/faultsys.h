@@ -33,7 +33,6 @@ enum fault_mode {
     FAULT_NONE,
     FAULT_FAIL,   /* call n returns the error and does nothing */
     FAULT_BROKEN, /* call n and all later calls return the error */
-    FAULT_SHORT,  /* no call fails, but `brief` is set */
     FAULT_KILL,   /* the process ends before call n */
     FAULT_POWER,  /* see above */
 };

@@ -59,34 +59,27 @@ static bool step(void)
         (void)pause();
 }
 
-ssize_t pwrite(int fd, const void *src, size_t n, off_t off)
-{
-    if (step())
-        return -1;
-    return syscall(SYS_pwrite64, fd, src, n, off);
-}
+/* Define a call that may fail, or end the program. */
+#define CALL(type, name, params, ...)      \
+    type name params                       \
+    {                                      \
+        if (step())                        \
+            return -1;                     \
+        return (type)syscall(__VA_ARGS__); \
+    }
 
-int ftruncate(int fd, off_t size)
-{
-    if (step())
-        return -1;
-    return (int)syscall(SYS_ftruncate, fd, size);
-}
-
-int fsync(int fd)
-{
-    if (step())
-        return -1;
-    return (int)syscall(SYS_fsync, fd);
-}
-
-ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
-                        unsigned flags)
-{
-    if (step())
-        return -1;
-    return syscall(SYS_copy_file_range, from, from_off, to, to_off, n, flags);
-}
+CALL(ssize_t, pwrite, (int fd, const void *src, size_t n, off_t off), SYS_pwrite64, fd, src, n, off)
+CALL(int, ftruncate, (int fd, off_t size), SYS_ftruncate, fd, size)
+CALL(int, fsync, (int fd), SYS_fsync, fd)
+CALL(ssize_t, copy_file_range,
+     (int from, off64_t *from_off, int to, off64_t *to_off, size_t n, unsigned flags),
+     SYS_copy_file_range, from, from_off, to, to_off, n, flags)
+CALL(int, fchmod, (int fd, mode_t mode), SYS_fchmod, fd, mode)
+CALL(int, renameat2, (int dir, const char *from, int into, const char *to, unsigned flags),
+     SYS_renameat2, dir, from, into, to, flags)
+CALL(int, linkat, (int from, const char *name, int dir, const char *to, int flags), SYS_linkat,
+     from, name, dir, to, flags)
+CALL(int, unlinkat, (int dir, const char *name, int flags), SYS_unlinkat, dir, name, flags)
 
 int ioctl(int fd, unsigned long what, ...)
 {
@@ -108,32 +101,4 @@ int openat(int dir, const char *name, int flags, ...)
     if (flags & O_CREAT && step())
         return -1;
     return (int)syscall(SYS_openat, dir, name, flags, mode);
-}
-
-int fchmod(int fd, mode_t mode)
-{
-    if (step())
-        return -1;
-    return (int)syscall(SYS_fchmod, fd, mode);
-}
-
-int renameat2(int dir, const char *from, int into, const char *to, unsigned flags)
-{
-    if (step())
-        return -1;
-    return (int)syscall(SYS_renameat2, dir, from, into, to, flags);
-}
-
-int linkat(int from, const char *name, int dir, const char *to, int flags)
-{
-    if (step())
-        return -1;
-    return (int)syscall(SYS_linkat, from, name, dir, to, flags);
-}
-
-int unlinkat(int dir, const char *name, int flags)
-{
-    if (step())
-        return -1;
-    return (int)syscall(SYS_unlinkat, dir, name, flags);
 }

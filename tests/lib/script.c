@@ -64,22 +64,11 @@ int script_finish(struct run *r)
 
 int script_errno(const char *name)
 {
-    static const struct {
-        const char *name;
-        int code;
-    } rows[] = {
-        // clang-format off
-        {"EACCES", EACCES}, {"EBADF", EBADF}, {"EBUSY", EBUSY}, {"EDOM", EDOM}, {"EDQUOT", EDQUOT},
-        {"EEXIST", EEXIST}, {"EFBIG", EFBIG}, {"EILSEQ", EILSEQ}, {"EINTR", EINTR}, {"EINVAL", EINVAL},
-        {"EIO", EIO}, {"EISDIR", EISDIR}, {"ELOOP", ELOOP}, {"ENAMETOOLONG", ENAMETOOLONG}, {"ENODATA", ENODATA},
-        {"ENOENT", ENOENT}, {"ENOSPC", ENOSPC}, {"ENOTDIR", ENOTDIR}, {"ENOTEMPTY", ENOTEMPTY}, {"EOPNOTSUPP", EOPNOTSUPP},
-        {"EPERM", EPERM}, {"ERANGE", ERANGE}, {"EROFS", EROFS}, {"ESTALE", ESTALE},
-        // clang-format on
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return rows[i].code;
-    return 0;
+    const char *known;
+    int code = 1;
+    while (code < 200 && (!(known = strerrorname_np(code)) || strcmp(known, name) != 0))
+        code++;
+    return code < 200 ? code : 0;
 }
 
 static const struct script_op *find_op(const char *name)

@@ -10,7 +10,6 @@
  *     sim --found DIR [--seconds S]            all stories in a directory first
  *
  *     --wide     stories also have steps that are new in the simulator
- *     --steps M  only the first M steps of each story
  *     --trace    print each point
  *     --shrink   when a run fails, reduce its story to the relevant steps
  */
@@ -35,7 +34,6 @@
 static struct world *world;
 static int noise = -1; /* the file that a run prints to; -1: standard error */
 static bool wide;      /* stories also have new steps */
-static unsigned most_steps = STEPS;
 static unsigned long long runs, steps, calls_made, lost; /* lost: stories that the oracle lost */
 
 /* ---- one run ---- */
@@ -191,13 +189,6 @@ static double seconds(void)
 
 /* ---- modes ---- */
 
-static struct story drawn(uint64_t seed)
-{
-    struct story s = story_draw(seed, wide);
-    s.n = s.n < most_steps ? s.n : most_steps;
-    return s;
-}
-
 static int story_of(const char *file, struct story *ret)
 {
     char text[20000] = "";
@@ -260,7 +251,7 @@ static int many(uint64_t from, double limit, bool make_small)
                  (unsigned long long)from);
     (void)fflush(stdout);
     for (uint64_t seed = from; seconds() - begin < limit; seed++) {
-        struct story s = drawn(seed);
+        struct story s = story_draw(seed, wide);
         if (run(&s, seed)) {
             tell(&s, seed, make_small);
             bad++;
@@ -281,7 +272,7 @@ static int many(uint64_t from, double limit, bool make_small)
 static int one(const struct story *given, uint64_t seed, unsigned n, bool make_small)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct story s = given ? *given : drawn(seed + i);
+        struct story s = given ? *given : story_draw(seed + i, wide);
         if (run(&s, seed + i)) {
             tell(&s, seed + i, make_small);
             return 1;
@@ -327,24 +318,17 @@ static struct {
 
 static bool options(int argc, char **argv)
 {
-    static const struct option known[] = {{"seed", required_argument, NULL, 's'},
-                                          {"from", required_argument, NULL, 's'},
-                                          {"runs", required_argument, NULL, 'r'},
-                                          {"steps", required_argument, NULL, 'n'},
-                                          {"seconds", required_argument, NULL, 'l'},
-                                          {"story", required_argument, NULL, 'f'},
-                                          {"found", required_argument, NULL, 'd'},
-                                          {"wide", no_argument, NULL, 'w'},
-                                          {"shrink", no_argument, NULL, 'm'},
-                                          {"trace", no_argument, NULL, 't'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"seed", required_argument, NULL, 's'},  {"from", required_argument, NULL, 's'},
+        {"runs", required_argument, NULL, 'r'},  {"seconds", required_argument, NULL, 'l'},
+        {"story", required_argument, NULL, 'f'}, {"found", required_argument, NULL, 'd'},
+        {"wide", no_argument, NULL, 'w'},        {"shrink", no_argument, NULL, 'm'},
+        {"trace", no_argument, NULL, 't'},       {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         if (c == 's')
             o.seed = strtoull(optarg, NULL, 10);
         else if (c == 'r')
             o.runs = (unsigned)strtoul(optarg, NULL, 10);
-        else if (c == 'n')
-            most_steps = (unsigned)strtoul(optarg, NULL, 10);
         else if (c == 'l')
             o.limit = atof(optarg) * (double)soak_size(1);
         else if (c == 'f')

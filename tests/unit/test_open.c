@@ -483,46 +483,6 @@ static struct place odd_place(uint32_t alignment, bool big)
     return place_of(&b);
 }
 
-/* Write the text of each file in metadata/ back to the file. */
-static void write_back(struct tree *t)
-{
-    const struct tree_image m = {.t = t};
-    char *names = image_list(&m, "metadata"), *rest = names, *name;
-    unsigned count = 0;
-    while ((name = strtok_r(rest, "\n", &rest))) {
-        char path[300];
-        size_t n;
-        (void)snprintf(path, sizeof(path), "metadata/%s", name);
-        char *text = image_text(&m, path, &n);
-        CU_ASSERT_EQUAL(do_write(t, name, text, n), 0);
-        free(text);
-        count++;
-    }
-    CU_ASSERT_EQUAL(count, 8);
-    free(names);
-}
-
-/* The text of each file is accepted and changes nothing, even if no other text could set it. */
-static void test_own_text(void)
-{
-    static const uint32_t alignments[] = {1, 4, 32, 1U << 20, 1U << 21};
-    for (size_t i = 0; i < 2 * COUNT(alignments); i++) {
-        struct stat before, after;
-        struct place p = odd_place(alignments[i / 2], i % 2);
-        struct content odd = file_now(&p);
-        CU_ASSERT_EQUAL(stat(p.model, &before), 0);
-        struct tree *t = image_tree(p.model, &plain);
-        write_back(t);
-        end(t);
-        CU_ASSERT_EQUAL(stat(p.model, &after), 0);
-        CU_ASSERT_EQUAL(after.st_ino, before.st_ino);
-        CU_ASSERT_EQUAL(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
-        CU_ASSERT_TRUE(file_is(&p, &odd));
-        drop_place(&p);
-        free(odd.bytes);
-    }
-}
-
 /* In a model with the key `some.key\0x`, `some.key` cannot be made; no other edit fails. While the
  * alignment exceeds 1 MiB, every other edit is refused. */
 static void test_odd_models(void)
@@ -571,7 +531,6 @@ static CU_TestInfo tests[] = {
     {"the node of a replaced file is stale", test_states},
     {"a tree that is ending computes nothing", test_stop},
     {"a backup is named", test_backup},
-    {"each file accepts its own text", test_own_text},
     {"keys that are equal up to a NUL and large alignments are refused alone", test_odd_models},
     CU_TEST_INFO_NULL,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/pool: jobs take turns; each unit runs once; errors, cancelling, progress. */
+/* base/pool: jobs take turns; each unit runs once; errors, progress. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -8,10 +8,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/map.h"
 #include "base/pool.h"
 
 static void call_now(struct pool_job *j)
@@ -126,44 +124,6 @@ static void test_waits(void)
     (void)sem_destroy(&begun);
 }
 
-struct reading {
-    struct pool_job job;
-    struct map map;
-    int result;
-    sem_t done;
-};
-
-static bool read_gone(struct pool_job *j, struct timespec *again)
-{
-    struct reading *r = (struct reading *)j;
-    uint8_t byte;
-    (void)again;
-    r->result = map_copy(&byte, r->map.data, 1);
-    (void)sem_post(&r->done);
-    return false;
-}
-
-/* If a turn reads a page beyond the end of a truncated file, it gets an error, and the process
- * survives. */
-static void test_gone_page(void)
-{
-    struct reading r = {.result = 1};
-    int fd = memfd_create("cut", MFD_CLOEXEC);
-    (void)sem_init(&r.done, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
-    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 1), 0);
-    CU_ASSERT_EQUAL_FATAL(map_open(&r.map, fd, 1), 0);
-    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 0), 0);
-    CU_ASSERT_EQUAL_FATAL(pool_join(&r.job, read_gone), 0);
-    call_now(&r.job);
-    (void)sem_wait(&r.done);
-    CU_ASSERT_EQUAL(r.result, -EIO);
-    pool_leave(&r.job);
-    map_close(&r.map);
-    (void)close(fd);
-    (void)sem_destroy(&r.done);
-}
-
 /* ---- units ---- */
 
 enum { MOST = 5000 };
@@ -171,9 +131,8 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* one unit in this many has work to do */
-    uint64_t fails;    /* units from this one on fail with -100 - unit; MOST: none fails */
-    atomic_bool *stop; /* set by unit 100 */
+    uint64_t every; /* one unit in this many has work to do */
+    uint64_t fails; /* units from this one on fail with -100 - unit; MOST: none fails */
     uint64_t progress;
 };
 
@@ -183,8 +142,6 @@ static int unit(void *arg, uint64_t i, void *room)
     memset(room, (int)i, 64);
     atomic_fetch_add(&j->times[i], 1);
     atomic_fetch_add(&j->done, 1);
-    if (j->stop && i == 100)
-        atomic_store(j->stop, true);
     return i >= j->fails ? -100 - (int)i : 0;
 }
 
@@ -238,24 +195,12 @@ static void test_error(void)
     CU_ASSERT_TRUE(j.done < MOST);
 }
 
-static void test_cancel(void)
-{
-    atomic_bool stop = false;
-    struct units_job j = {.fails = MOST, .stop = &stop};
-    struct units_watch w = {.cancel = &stop};
-    CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
-    CU_ASSERT_TRUE(j.done < MOST);
-    CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
-}
-
 static CU_TestInfo tests[] = {
     {"turns of one job do not overlap", test_called_again},
     {"turns that wait for other jobs block none", test_waits},
-    {"a turn that reads a truncated page gets an error", test_gone_page},
     {"each unit runs once", test_all},
     {"units without work are skipped", test_some},
     {"the first error is reported", test_error},
-    {"cancelled work ends early", test_cancel},
     CU_TEST_INFO_NULL,
 };
 
