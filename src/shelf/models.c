@@ -23,21 +23,20 @@ static void free_model(struct model_path *m)
     free(m->why);
 }
 
-/* Add a model, taking ownership of its strings even on failure, if it has those that it needs. */
-static int put(struct models *m, struct model_path *new, bool whole)
+/* Add a model with copies of these strings; label and why may be NULL. */
+static int put(struct models *m, const char *path, const char *label, const char *why,
+               struct model_path new)
 {
-    if (!new->path || !whole || array_grow(&m->model, &m->cap, m->n, sizeof(*m->model)) < 0) {
-        free_model(new);
+    new.path = strdup(path);
+    new.label = label ? strdup(label) : NULL;
+    new.why = why ? strdup(why) : NULL;
+    if (!new.path || (label && !new.label) || (why && !new.why) ||
+        array_grow(&m->model, &m->cap, m->n, sizeof(*m->model)) < 0) {
+        free_model(&new);
         return -ENOMEM;
     }
-    m->model[m->n++] = *new;
+    m->model[m->n++] = new;
     return 0;
-}
-
-static int put_error(struct models *m, const char *path, int error, const char *why)
-{
-    struct model_path new = {.path = strdup(path), .error = error, .why = strdup(why)};
-    return put(m, &new, new.why);
 }
 
 /* Add a file. If it belongs to a split model, add that model instead, unless that model is already
@@ -48,14 +47,15 @@ static int add_file(struct models *m, const char *path)
     int r = shards_find(&s, path);
     if (r < 0)
         return r;
-    struct model_path new = {.path = shards_path(&s, 0), .shards = s.n};
-    size_t i = s.n && new.path ? 0 : m->n;
-    while (i < m->n && strcmp(m->model[i].path, new.path) != 0)
+    char *first = shards_path(&s, 0);
+    size_t i = s.n ? 0 : m->n;
+    while (first && i < m->n && strcmp(m->model[i].path, first) != 0)
         i++;
-    if (i < m->n)
-        free(new.path);
-    else
-        r = put(m, &new, true);
+    if (!first)
+        r = -ENOMEM;
+    else if (i == m->n)
+        r = put(m, first, NULL, NULL, (struct model_path){.shards = s.n});
+    free(first);
     shards_free(&s);
     return r;
 }
@@ -81,10 +81,12 @@ static bool is_mounted(const char *folder)
 /* Add a model in a mount. Its file model.gguf has all edits. */
 static int add_mounted(struct models *m, const char *folder)
 {
-    struct model_path new = {.label = strdup(folder), .mounted = true};
-    if (asprintf(&new.path, "%s/model.gguf", folder) < 0)
-        new.path = NULL;
-    return put(m, &new, new.label);
+    char *path;
+    if (asprintf(&path, "%s/model.gguf", folder) < 0)
+        return -ENOMEM;
+    int r = put(m, path, folder, NULL, (struct model_path){.mounted = true});
+    free(path);
+    return r;
 }
 
 /* ---- directories ---- */
@@ -97,12 +99,8 @@ static int add_model(struct models *m, const struct item *i, const char *label)
     const bool broken = i->error == -EBADMSG || i->error == -EFBIG;
     if (i->error == -EINVAL || i->error == -EXDEV)
         return 0;
-    struct model_path new = {.path = strdup(i->store ? i->path : label),
-                             .label = i->store ? strdup(label) : NULL,
-                             .shards = i->shards,
-                             .error = broken ? i->error : 0,
-                             .why = broken ? strdup(i->why) : NULL};
-    return put(m, &new, (!i->store || new.label) && (!broken || new.why));
+    return put(m, i->store ? i->path : label, i->store ? label : NULL, broken ? i->why : NULL,
+               (struct model_path){.shards = i->shards, .error = broken ? i->error : 0});
 }
 
 static int walk(struct models *m, const struct paths *p, const struct item *folder,
@@ -139,7 +137,7 @@ static int walk(struct models *m, const struct paths *p, const struct item *fold
     struct listing *l = NULL;
     int r = place_list(p, folder, NULL, &l);
     if (r < 0 && r != -ENOMEM && r != -ENOENT)
-        return put_error(m, label, r, strerror(-r));
+        return put(m, label, NULL, strerror(-r), (struct model_path){.error = r});
     for (size_t i = 0; r == 0 && i < l->n; i++)
         r = walk_entry(m, p, folder, &l->entry[i], label);
     listing_unref(l);
@@ -155,13 +153,14 @@ static int add_folder(struct models *m, const char *path)
     m->folders = true;
     int r = paths_begin(&p, path, false, &e);
     if (r < 0)
-        r = put_error(m, path, r, e.msg);
+        r = put(m, path, NULL, e.msg, (struct model_path){.error = r});
     else if ((r = item_top(&p, &top)) == 0)
         r = walk(m, &p, &top, path);
     item_free(&top);
     paths_end(&p);
     return r == 0 && m->n == before
-               ? put_error(m, path, -ENOENT, "this directory contains no models (files NAME.gguf)")
+               ? put(m, path, NULL, "this directory contains no models (files NAME.gguf)",
+                     (struct model_path){.error = -ENOENT})
                : r;
 }
 

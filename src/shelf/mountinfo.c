@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,22 +30,16 @@ int read_all(int fd, size_t most, struct buf *ret)
     return e;
 }
 
-static bool is_octal(const char *p)
-{
-    for (int i = 0; i < 3; i++)
-        if (p[i] < '0' || p[i] > (i ? '7' : '3'))
-            return false;
-    return true;
-}
-
 /* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
 static void unescape(char *text)
 {
+    unsigned byte;
+    int n;
     char *to = text;
     for (const char *p = text; *p; to++)
-        if (*p == '\\' && is_octal(p + 1)) {
-            *to = (char)((p[1] - '0') << 6 | (p[2] - '0') << 3 | (p[3] - '0'));
-            p += 4;
+        if (*p == '\\' && sscanf(p, "\\%3o%n", &byte, &n) == 1 && n == 4 && byte <= UINT8_MAX) {
+            *to = (char)byte;
+            p += n;
         } else {
             *to = *p++;
         }

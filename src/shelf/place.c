@@ -161,30 +161,27 @@ static bool has_folder(const struct names *n, const char *name, bool links)
 
 /* ---- making listings ---- */
 
-/* Set a name and what it stands for, which may be those that the entry has. Returns 0 or -ENOMEM. */
-static int set_entry(struct entry *e, const char *name, const char *at)
+/* Add an entry. Returns 0 or -ENOMEM. */
+static int add_shown(struct listing *l, enum place_kind kind, const char *shown, const char *at)
 {
-    const size_t n = strlen(name) + 1;
-    char *text = malloc(n + strlen(at) + 1);
-    if (!text)
+    if (array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) < 0)
         return -ENOMEM;
-    e->at = strcpy(text + n, at);
-    (void)strcpy(text, name);
-    free(e->name);
-    e->name = text;
-    return 0;
+    struct entry *e = &l->entry[l->n++];
+    *e = (struct entry){strdup(shown), strdup(at), kind};
+    return e->name && e->at ? 0 : -ENOMEM;
 }
 
-/* Add an entry. Returns 0 or -ENOMEM. */
 static int add(struct listing *l, enum place_kind kind, const char *name, const char *at)
 {
     char shown[TREE_NAME_MAX + 1];
-    struct entry e = {.kind = kind};
     (void)name_encode(name, strlen(name), shown);
-    if (array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) < 0 || set_entry(&e, shown, at) < 0)
-        return -ENOMEM;
-    l->entry[l->n++] = e;
-    return 0;
+    return add_shown(l, kind, shown, at);
+}
+
+static void entry_free(struct entry *e)
+{
+    free(e->name);
+    free(e->at);
 }
 
 static int by_name(const void *a, const void *b)
@@ -207,48 +204,47 @@ static void sort(struct listing *l, int (*equal)(const void *a, const void *b))
         qsort(l->entry, l->n, sizeof(*l->entry), by_all);
     for (size_t i = 0; i < l->n; i++)
         if (n && equal(&l->entry[n - 1], &l->entry[i]) == 0)
-            free(l->entry[i].name);
+            entry_free(&l->entry[i]);
         else
             l->entry[n++] = l->entry[i];
     l->n = n;
 }
 
-/* Give entries that have the same name different ones: a split model gets the name of its first file, of
- * others the first keeps its name, and the rest become NAME~2, NAME~3 and so on. Returns 1 if it gave
- * any, 0, or -ENOMEM. */
-static int rename_equal(struct listing *l)
+/* Give the entries [i, end), which have the same name, different ones: a split model gets the name of its
+ * first file, of others the first keeps its name, and the rest become NAME~2, NAME~3 and so on. */
+static int rename_equal(struct listing *l, size_t i, size_t end)
 {
     char shown[TREE_NAME_MAX + 1];
-    int given = 0;
-    for (size_t i = 0, end; i < l->n; i = end) {
-        for (end = i + 1; end < l->n && by_name(&l->entry[i], &l->entry[end]) == 0;)
-            end++;
-        for (size_t k = i; end - i > 1 && k < end; k++) {
-            struct entry *e = &l->entry[k];
-            if (e->kind == PLACE_SPLIT)
-                (void)name_encode(e->at, strlen(e->at), shown);
-            else
-                (void)snprintf(shown, sizeof(shown), "%.*s~%zu", TREE_NAME_MAX - 8, e->name,
-                               k - i + 1);
-            if ((k > i || e->kind == PLACE_SPLIT) && set_entry(e, shown, e->at) < 0)
-                return -ENOMEM;
-            given = 1;
-        }
+    for (size_t k = i; k < end; k++) {
+        struct entry *e = &l->entry[k];
+        if (e->kind == PLACE_SPLIT)
+            (void)name_encode(e->at, strlen(e->at), shown);
+        else if (k > i)
+            (void)snprintf(shown, sizeof(shown), "%.*s~%zu", TREE_NAME_MAX - 8, e->name, k - i + 1);
+        else
+            continue;
+        free(e->name);
+        if (!(e->name = strdup(shown)))
+            return -ENOMEM;
     }
-    return given;
+    return 0;
 }
 
 /* Sort the entries and give them different names. A name that is given may be equal to another one, so
  * this is repeated; what is still equal then is left out. */
 static int settle(struct listing *l)
 {
-    int given = 1;
-    for (unsigned i = 0; i < ROUNDS && given == 1; i++) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
         sort(l, by_all); /* the files of a split model, and the repositories of an organisation */
-        given = rename_equal(l);
+        for (size_t i = 0, end; i < l->n; i = end) {
+            for (end = i + 1; end < l->n && by_name(&l->entry[i], &l->entry[end]) == 0;)
+                end++;
+            if (end > i + 1 && rename_equal(l, i, end) < 0)
+                return -ENOMEM;
+        }
     }
     sort(l, by_name);
-    return given < 0 ? given : 0;
+    return 0;
 }
 
 /* ---- repositories ---- */
@@ -325,10 +321,9 @@ static int add_repo(const struct here *h, const char *repo, const char *name, st
                             : newest(&snapshots, &names);
     for (size_t i = 0; e == 0 && i < names.n; i++) {
         const char *revision = names.at[i]->d_name;
-        const bool is_first = strcmp(revision, first) == 0;
         (void)snprintf(at, sizeof(at), "%s/snapshots/%s", repo, revision);
-        (void)snprintf(shown, sizeof(shown), "%s%s%s", name, is_first ? "" : "@",
-                       is_first ? "" : revision);
+        (void)snprintf(shown, sizeof(shown), strcmp(revision, first) == 0 ? "%s" : "%s@%s", name,
+                       revision);
         if (names.at[i]->d_type == DT_DIR)
             e = add(l, PLACE_REVISION, shown, at);
     }
@@ -487,6 +482,48 @@ static int list_ollama(const struct here *h, struct listing *l)
     return e == 0 ? add_below(h, MANIFESTS, path_name(DEFAULT_HOST), l) : e;
 }
 
+/* ---- what a model's directory has besides its tree ---- */
+
+static bool has_extras(const struct item *i)
+{
+    return place_is_model(i->kind) || i->kind == PLACE_LINKS;
+}
+
+static int list_extras(const struct item *of, struct listing *l)
+{
+    int e = 0;
+    for (size_t i = 0; of->kind == PLACE_LINKS && e == 0 && i < of->shards; i++) {
+        char *name = split_sibling(path_name(of->path), i, of->shards);
+        e = name ? add_shown(l, PLACE_LINK, name, name) : -ENOMEM;
+        free(name);
+    }
+    if (of->kind == PLACE_LINKS)
+        return e;
+    e = add_shown(l, PLACE_ERROR, "error", "");
+    return e < 0 ? e : add_shown(l, of->shards ? PLACE_LINKS : PLACE_LINK, "source", "");
+}
+
+/* Make an item, whose owned members the caller frees even on failure. */
+static int set_extra(const struct item *of, const struct entry *entry, struct item *i)
+{
+    const int above = (int)(path_name(of->path) - of->path);
+    *i = *of;
+    i->kind = entry->kind;
+    i->sub = NULL;
+    i->path = strdup(of->path);
+    i->why = of->why ? strdup(of->why) : NULL;
+    i->real = of->real ? strdup(of->real) : NULL;
+    if (!i->path || (of->why && !i->why) || (of->real && !i->real))
+        return -ENOMEM;
+    if (!*entry->at)
+        return 0;
+    free(i->real);
+    if (asprintf(&i->real, "%.*s%s", above, of->path, entry->at) >= 0)
+        return 0;
+    i->real = NULL;
+    return -ENOMEM;
+}
+
 /* ---- listings ---- */
 
 /* Returns true if all entries come from a store. A Hugging Face cache also has directories
@@ -505,6 +542,8 @@ static bool all_stored(const struct listing *l)
 static int make_listing(const struct here *h, struct listing *l)
 {
     CLEANUP(names_free) struct names names = {0};
+    if (has_extras(h->folder))
+        return list_extras(h->folder, l);
     if (h->folder->kind == PLACE_OLLAMA)
         return list_ollama(h, l);
     int e = names_read(&h->dir, model_or_folder, &names);
@@ -522,7 +561,7 @@ void listing_unref(struct listing *l)
     if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
         return;
     for (size_t i = 0; i < l->n; i++)
-        free(l->entry[i].name);
+        entry_free(&l->entry[i]);
     free(l->entry);
     free(l);
 }
@@ -552,9 +591,10 @@ static bool is_current(const struct listing *l, const struct stat *st)
 int place_list(const struct paths *p, const struct item *folder, struct listing *kept,
                struct listing **ret)
 {
-    struct here h;
-    int e = open_here(p, folder, &h);
-    if (e == 0 && kept && is_current(kept, &h.dir.st)) {
+    struct here h = {p, folder, FOUND_NONE};
+    const bool extras = has_extras(folder);
+    int e = extras ? 0 : open_here(p, folder, &h);
+    if (e == 0 && kept && (extras || is_current(kept, &h.dir.st))) {
         (void)atomic_fetch_add(&kept->refs, 1);
         *ret = kept;
     } else if (e == 0) {
@@ -564,14 +604,10 @@ int place_list(const struct paths *p, const struct item *folder, struct listing 
     return e;
 }
 
-static int to_entry(const void *name, const void *entry)
-{
-    return strcmp(name, ((const struct entry *)entry)->name);
-}
-
 const struct entry *listing_find(const struct listing *l, const char *name)
 {
-    return l->n ? bsearch(name, l->entry, l->n, sizeof(*l->entry), to_entry) : NULL;
+    const struct entry key = {.name = (char *)name};
+    return l->n ? bsearch(&key, l->entry, l->n, sizeof(key), by_name) : NULL;
 }
 
 /* ---- items ---- */
@@ -771,10 +807,10 @@ static int set_item(const struct here *h, const struct entry *entry, struct item
 int place_item(const struct paths *p, const struct item *folder, const struct entry *entry,
                struct item *ret)
 {
-    struct here h;
+    struct here h = {p, folder, FOUND_NONE};
     struct item i = {0};
-    int e = open_here(p, folder, &h);
-    if (e == 0)
+    int e = has_extras(folder) ? set_extra(folder, entry, &i) : open_here(p, folder, &h);
+    if (e == 0 && !has_extras(folder))
         e = set_item(&h, entry, &i);
     i.key = hash_number(folder->key) ^ hash_name(entry->name, strlen(entry->name));
     if (e == 0)

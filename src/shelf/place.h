@@ -31,13 +31,16 @@ enum place_kind {
     PLACE_REVISION, /* of a repository: "models--org--name/snapshots/COMMIT" */
     PLACE_OLLAMA,   /* in an ollama store: a host, a namespace, or a model with its tag */
     PLACE_LAYER,    /* a layer of an ollama model that holds a model */
-    PLACE_TEXT      /* a layer that holds text */
+    PLACE_TEXT,     /* a layer that holds text */
+    /* In a model's directory, besides its tree: */
+    PLACE_LINK,  /* `source`, or a link in it: to the file `real` or, without one, `path` */
+    PLACE_LINKS, /* `source` of a split model: a directory of links; `at` of each is its name */
+    PLACE_ERROR  /* `error`: why the model, whose item it has, cannot be opened */
 };
 
 struct entry {
     char *name; /* owned; encoded as in text/name.h; unique in its listing */
-    const char
-        *at; /* in the same memory: its path in the directory on disk, if not said otherwise */
+    char *at;   /* owned; its path in the directory on disk, if not said otherwise */
     enum place_kind kind;
 };
 

@@ -20,46 +20,21 @@
 
 /* ---- the location of a node ---- */
 
-/* Numbers of the files in a model's directory that do not belong to its tree, and of the links in
- * `source`. No tree uses these object numbers. */
-enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
-
-enum { EXTRA_SHIFT = INO_KIND_BITS + INO_ROW_BITS };
-
-static uint32_t extra_of(uint64_t local)
-{
-    return local == ino_make(INO_FIXED, (uint32_t)(local >> EXTRA_SHIFT), 0)
-               ? (uint32_t)(local >> EXTRA_SHIFT)
-               : 0;
-}
-
-static enum at_kind kind_of(const struct item *is, uint64_t local)
-{
-    static const enum at_kind own[] = {
-        [PLACE_FOLDER] = AT_FOLDER, [PLACE_ORG] = AT_FOLDER,  [PLACE_OLLAMA] = AT_FOLDER,
-        [PLACE_MODEL] = AT_MODEL,   [PLACE_SPLIT] = AT_MODEL, [PLACE_LAYER] = AT_MODEL,
-        [PLACE_TEXT] = AT_TEXT};
-    const uint32_t extra = extra_of(local);
-    return local == INO_ROOT                     ? own[is->kind]
-           : !extra                              ? AT_TREE
-           : extra == EXTRA_ERROR                ? AT_ERROR
-           : extra == EXTRA_SOURCE && is->shards ? AT_LINKS
-                                                 : AT_LINK;
-}
-
 /* Locate a node, and begin to use its slot. Returns 0 or -ESTALE. Call shelf_leave() in both cases. */
 static int at_find(struct shelf *s, uint64_t node, struct at *ret)
 {
-    *ret = (struct at){.use = {.tree = s->one}, .local = node, .kind = AT_TREE};
+    *ret = (struct at){.use = {.tree = s->one}, .local = node};
     if (s->one)
         return 0;
     ret->local = ino_local(node);
+    ret->own = ret->local == INO_ROOT;
     int r = slot_hold(&s->slots, ino_slot(node), &ret->use);
-    if (r < 0)
-        return r;
-    const struct item *is = &ret->use.slot->is;
-    ret->kind = kind_of(is, ret->local);
-    return place_is_model(is->kind) || ret->local == INO_ROOT ? 0 : -ESTALE;
+    return r < 0 || ret->own || place_is_model(ret->use.slot->is.kind) ? r : -ESTALE;
+}
+
+static enum place_kind at_kind(const struct at *at)
+{
+    return at->use.slot->is.kind;
 }
 
 static uint64_t at_node(const struct at *at)
@@ -67,17 +42,17 @@ static uint64_t at_node(const struct at *at)
     return at->use.slot ? ino_in_slot(at->use.slot->id, at->local) : at->local;
 }
 
-/* Returns true for the mount's root. */
+/* Returns true for the root of a directory of models. */
 static bool is_root(const struct at *at)
 {
-    return at_node(at) == INO_ROOT;
+    return at->own && at_node(at) == INO_ROOT;
 }
 
 /* Locate a node, and open its tree if it is in one. Call shelf_leave() even on failure. */
 static int at_enter(struct shelf *s, uint64_t node, struct at *ret)
 {
     int r = at_find(s, node, ret);
-    return r == 0 && ret->kind == AT_TREE && !s->one ? slot_open(&ret->use, NULL) : r;
+    return r == 0 && !ret->own && !s->one ? slot_open(&ret->use, NULL) : r;
 }
 
 /* Open the model of a model's directory. Returns 0, 1 if it cannot be opened, so that the directory
@@ -91,7 +66,7 @@ static int at_open(struct at *at, struct err *why)
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret)
 {
     int r = at_enter(s, node, ret);
-    return r < 0 || ret->kind == AT_TREE ? r : otherwise;
+    return r < 0 || !ret->own ? r : otherwise;
 }
 
 void shelf_leave(struct at *at)
@@ -233,7 +208,7 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 {
     CLEANUP(shelf_leave) struct at at;
     int r = at_enter(s, node, &at);
-    if (r == 0 && at.kind == AT_FOLDER && is_root(&at))
+    if (r == 0 && is_root(&at))
         return sync_all(s, w);
     /* a model that is not open has nothing to write */
     return r < 0 || !at.use.tree ? r : tree_fsyncdir(at.use.tree, w);
@@ -317,76 +292,75 @@ static int error_text(const struct at *at, struct buf *out)
     return buf_error(out);
 }
 
-static char *shard_name(const struct item *is, size_t i)
-{
-    return split_sibling(path_name(is->path), i, is->shards);
-}
-
-/* Get the target of `source`, or of one of the links in it. */
+/* Get the target of a link. */
 static int link_target(const struct at *at, struct buf *out)
 {
     const struct item *is = &at->use.slot->is;
-    if (is->shards) {
-        char *name = shard_name(is, extra_of(at->local) - EXTRA_SHARDS);
-        if (!name)
-            return -ENOMEM;
-        buf_printf(out, "%.*s%s", (int)(path_name(is->path) - is->path), is->path, name);
-        free(name);
-    } else {
-        buf_str(out, is->real ? is->real : is->path);
-    }
+    buf_str(out, is->real ? is->real : is->path);
     return buf_error(out);
+}
+
+/* Return the type of what an entry stands for. */
+static mode_t type_of(enum place_kind kind)
+{
+    return kind == PLACE_LINK                          ? S_IFLNK
+           : kind == PLACE_TEXT || kind == PLACE_ERROR ? S_IFREG
+                                                       : S_IFDIR;
 }
 
 /* Set owner, group and mode from the rights in g, unless options override them. Whoever may list a
  * directory that stands for a file may read the file. */
-static void set_rights(const struct shelf *s, const struct grant *g, bool folder,
+static void set_rights(const struct shelf *s, const struct grant *g, enum place_kind kind,
                        struct tree_entry *e)
 {
     const struct tree_options *o = &s->opt.tree;
+    const bool folder = type_of(kind) == S_IFDIR,
+               itself = folder && !place_is_model(kind) && kind != PLACE_LINKS;
     mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
-    if (!folder && !o->set_umask && g->uid == geteuid())
+    if (kind == PLACE_LINK) {
+        e->attr.st_mode |= 0777;
+        return;
+    }
+    if (!itself && !o->set_umask && g->uid == geteuid())
         from |= 0400; /* so that users can read why their own model cannot be read */
     e->attr.st_uid = o->set_uid ? o->uid : g->uid;
     e->attr.st_gid = o->set_gid ? o->gid : g->gid;
-    e->attr.st_mode |= from & (folder ? 0777 : 0444);
-    if (S_ISDIR(e->attr.st_mode) && !folder)
+    e->attr.st_mode |= from & (itself ? 0777 : 0444);
+    if (folder && !itself)
         e->attr.st_mode |= (from & 0444) >> 2;
 }
 
 /* Get the entry of a node that is in no tree; with `look`, look at its file again. */
 static int own_entry(struct shelf *s, const struct at *at, bool look, struct tree_entry *ret)
 {
-    static const mode_t type[] = {
-        [AT_FOLDER] = S_IFDIR, [AT_MODEL] = S_IFDIR,       [AT_TEXT] = S_IFREG,
-        [AT_LINKS] = S_IFDIR,  [AT_LINK] = S_IFLNK | 0777, [AT_ERROR] = S_IFREG};
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    const enum at_kind kind = at->kind;
+    const enum place_kind kind = at_kind(at);
     const uint64_t node = at_node(at);
     struct stat st;
     struct grant g;
-    int r = kind == AT_ERROR ? error_text(at, &text) : kind == AT_LINK ? link_target(at, &text) : 0;
+    int r = kind == PLACE_ERROR  ? error_text(at, &text)
+            : kind == PLACE_LINK ? link_target(at, &text)
+                                 : 0;
     if (r == 0)
         r = slot_facts(at->use.slot, look, &st, &g);
     if (r < 0)
         return r;
-    const off_t size = kind == AT_TEXT ? st.st_size : (off_t)text.len;
+    const off_t size = kind == PLACE_TEXT ? st.st_size : (off_t)text.len;
     /* a model's directory has metadata/, tensors/ and perhaps source/ */
-    const nlink_t below = kind != AT_MODEL ? 0 : at->use.slot->is.shards ? 3 : 2;
+    const nlink_t below = !place_is_model(kind) ? 0 : at->use.slot->is.shards ? 3 : 2;
     *ret = (struct tree_entry){.node = node,
                                .attr = {.st_ino = node,
-                                        .st_mode = type[kind],
-                                        .st_nlink = type[kind] == S_IFDIR ? 2 + below : 1,
+                                        .st_mode = type_of(kind),
+                                        .st_nlink = type_of(kind) == S_IFDIR ? 2 + below : 1,
                                         .st_size = size,
                                         .st_blocks = (blkcnt_t)((size + 511) / 512),
                                         .st_blksize = 4096,
                                         .st_atim = st.st_mtim,
                                         .st_mtim = st.st_mtim,
                                         .st_ctim = st.st_mtim},
-                               .name_for = kind != AT_ERROR,
-                               .attr_for = kind != AT_ERROR};
-    if (kind != AT_LINK)
-        set_rights(s, &g, kind == AT_FOLDER, ret);
+                               .name_for = kind != PLACE_ERROR,
+                               .attr_for = kind != PLACE_ERROR};
+    set_rights(s, &g, kind, ret);
     return 0;
 }
 
@@ -394,74 +368,45 @@ static int own_entry(struct shelf *s, const struct at *at, bool look, struct tre
 static int find_entry(struct shelf *s, const struct slot *folder, const struct entry *e,
                       struct tree_entry *ret)
 {
-    CLEANUP(shelf_leave) struct at at = {.local = INO_ROOT};
+    CLEANUP(shelf_leave) struct at at = {.local = INO_ROOT, .own = true};
     int r = slot_find(&s->slots, folder, e, &at.use);
-    if (r < 0)
-        return r;
-    at.kind = kind_of(&at.use.slot->is, INO_ROOT);
-    return own_entry(s, &at, false, ret);
+    if (r == 0)
+        r = own_entry(s, &at, false, ret);
+    if (r < 0 && at.use.slot)
+        slot_forget(at.use.slot, 1);
+    return r;
 }
 
 /* ---- lookups ---- */
 
-static int lookup_own(struct shelf *s, struct slot *folder, const char *name,
-                      struct tree_entry *ret)
+static int lookup_own(struct shelf *s, struct at *at, const char *name, struct tree_entry *ret)
 {
     struct listing *l;
-    int r = slot_names(folder, &l);
+    int r = slot_names(at->use.slot, &l);
     if (r < 0)
         return r;
     const struct entry *e = listing_find(l, name);
-    r = e ? find_entry(s, folder, e, ret) : -ENOENT;
+    r = e && e->kind == PLACE_ERROR ? at_open(at, NULL) : 1;
+    if (r >= 0) /* a model that can be opened has no `error` */
+        r = e && r ? find_entry(s, at->use.slot, e, ret) : -ENOENT;
     listing_unref(l);
     return r;
-}
-
-/* Get extra file i of a model's directory, or link i of its `source`, and its name. Returns false if
- * there is none. */
-static bool extra_at(const struct at *dir, size_t i, char name[TREE_NAME_MAX + 1], struct at *ret)
-{
-    const struct item *is = &dir->use.slot->is;
-    const bool links = dir->kind == AT_LINKS;
-    char *shard = links && i < is->shards ? shard_name(is, i) : NULL;
-    if (links ? !shard : i > 1)
-        return false;
-    (void)snprintf(name, TREE_NAME_MAX + 1, "%s", shard ? shard : i ? "error" : "source");
-    free(shard);
-    const uint32_t extra = links ? EXTRA_SHARDS + (uint32_t)i : i ? EXTRA_ERROR : EXTRA_SOURCE;
-    const uint64_t local = ino_make(INO_FIXED, extra, 0);
-    *ret = (struct at){dir->use, local, kind_of(is, local)};
-    return true;
-}
-
-static bool extra_named(const struct at *dir, const char *name, struct at *ret)
-{
-    char is[TREE_NAME_MAX + 1];
-    if (dir->kind == AT_LINKS && split_count(name)) {
-        const size_t no = strtoul(name + strlen(name) - SPLIT_TAIL + 1, NULL, 10);
-        return extra_at(dir, no - 1, is, ret) && strcmp(is, name) == 0;
-    }
-    for (size_t i = 0; dir->kind == AT_MODEL && extra_at(dir, i, is, ret); i++)
-        if (strcmp(is, name) == 0)
-            return true;
-    return false;
 }
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
     CLEANUP(shelf_leave) struct at at;
-    struct at extra;
     int r = at_enter(s, parent, &at);
     if (r < 0)
         return r;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
-    if (at.kind == AT_FOLDER)
-        return lookup_own(s, at.use.slot, name, ret);
-    if (extra_named(&at, name, &extra))
-        return own_entry(s, &extra, false, ret);
-    if (at.kind != AT_TREE)
-        r = at.kind == AT_MODEL ? at_open(&at, NULL) : 1;
+    if (at.own) {
+        r = lookup_own(s, &at, name, ret);
+        if (r != -ENOENT || !place_is_model(at_kind(&at)))
+            return r;
+        r = at_open(&at, NULL);
+    }
     if (r != 0)
         return r < 0 ? r : -ENOENT;
     return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
@@ -472,9 +417,9 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
     CLEANUP(shelf_leave) struct at at;
     if (at_find(s, node, &at) < 0)
         return;
-    if (at.kind != AT_TREE && at.local == INO_ROOT)
+    if (at.own)
         slot_forget(at.use.slot, n);
-    else if (at.kind == AT_TREE && at.use.tree)
+    else if (at.use.tree)
         tree_forget(at.use.tree, at.local, n);
 }
 
@@ -484,19 +429,18 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, str
     int r = at_enter(s, node, &at);
     if (r < 0)
         return r;
-    if (at.kind == AT_TREE)
-        return shelf_given(&at.use, tree_getattr(at.use.tree, at.local, f, ret), ret);
-    return own_entry(s, &at, true, ret);
+    return at.own ? own_entry(s, &at, true, ret)
+                  : shelf_given(&at.use, tree_getattr(at.use.tree, at.local, f, ret), ret);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at;
     int r = at_enter(s, node, &at);
-    return r < 0                ? r
-           : at.kind == AT_TREE ? tree_readlink(at.use.tree, at.local, out)
-           : at.kind == AT_LINK ? link_target(&at, out)
-                                : -EINVAL;
+    return r < 0                        ? r
+           : !at.own                    ? tree_readlink(at.use.tree, at.local, out)
+           : at_kind(&at) == PLACE_LINK ? link_target(&at, out)
+                                        : -EINVAL;
 }
 
 /* ---- directories ---- */
@@ -510,7 +454,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 struct shelf_dir {
     struct shelf *shelf;
     struct at at;
-    struct listing *list;  /* for a directory of the shelf: its entries; NULL: not read yet */
+    struct listing *list;  /* what is in no tree: the entries; NULL: not read yet, or none */
     struct tree_dir *tree; /* NULL: the directory is not in a tree */
 };
 
@@ -522,14 +466,15 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
     d->shelf = s;
     struct at *at = &d->at;
     int r = at_enter(s, node, at);
-    if (r == 0 && at->kind == AT_MODEL)
+    const bool model = r == 0 && at->own && place_is_model(at_kind(at));
+    if (model)
         r = at_open(at, NULL);
-    if (r == 0 && (at->kind == AT_TREE || at->kind == AT_MODEL))
+    if (r == 0 && (model || !at->own))
         r = tree_opendir(at->use.tree, at->local, &d->tree);
-    else if (r == 0 && at->kind == AT_FOLDER) /* if it is stale, the kernel looks it up again */
-        r = slot_names(at->use.slot, &d->list);
-    else if (r == 0 && at->kind != AT_LINKS)
+    else if (r == 0 && type_of(at_kind(at)) != S_IFDIR)
         r = -ENOTDIR;
+    if (r >= 0 && at->own) /* if it is stale, the kernel looks it up again */
+        r = slot_names(at->use.slot, &d->list);
     if (r < 0)
         shelf_closedir(d);
     else
@@ -560,35 +505,24 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
     *ret = (struct tree_entry){.node = node, .attr = {.st_ino = node, .st_mode = S_IFDIR}};
 }
 
-/* Get entry i, or one after it, of a directory of the shelf. Only models are examined, and only for
- * a listing with attributes. */
+/* Get entry i, or one after it, of what is in no tree. Directories are not examined, nor is anything
+ * for a listing without attributes. */
 static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attrs,
                     char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    int r = 0;
     for (; i < d->list->n; i++) {
         const struct entry *e = &d->list->entry[i];
-        *cookie = i + 3;
-        *ret = (struct tree_entry){
-            .attr = {.st_ino = UNKNOWN_INO, .st_mode = e->kind == PLACE_TEXT ? S_IFREG : S_IFDIR}};
-        if (attrs && (e->kind == PLACE_MODEL || e->kind == PLACE_SPLIT))
+        int r = d->tree && e->kind == PLACE_ERROR ? -ENOENT : 0;
+        *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type_of(e->kind)}};
+        if (r == 0 && attrs &&
+            (place_is_model(e->kind) || type_of(e->kind) == S_IFLNK || e->kind == PLACE_ERROR))
             r = find_entry(d->shelf, d->at.use.slot, e, ret);
+        *cookie = (d->tree ? EXTRA_COOKIE : 2) + i + 1;
         (void)strcpy(name, e->name);
         if (r >= 0 || is_shortage(r)) /* else it is gone or may not be shown */
             return r < 0 ? r : 1;
     }
     return 0;
-}
-
-static int next_extra(struct shelf_dir *d, uint64_t i, uint64_t *cookie,
-                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    struct at at;
-    if (!extra_at(&d->at, i, name, &at))
-        return 0;
-    *cookie = d->tree ? EXTRA_COOKIE + i + 1 : i + 3;
-    const int r = own_entry(d->shelf, &at, false, ret);
-    return r == -ENOENT ? 0 : r < 0 ? r : 1; /* a model that can be opened has no `error` */
 }
 
 int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
@@ -597,11 +531,11 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
     int r = 0;
     if (d->tree && *cookie < EXTRA_COOKIE) {
         r = tree_readdir(d->at.use.tree, d->tree, cookie, attrs, name, ret);
-        if (r != 0 || d->at.kind != AT_MODEL)
+        if (r != 0 || !d->at.own)
             return shelf_given(&d->at.use, r, ret);
         *cookie = EXTRA_COOKIE;
     }
-    if (d->at.kind == AT_FOLDER && (!d->list || *cookie == 0)) { /* also after a rewind */
+    if (!d->list || *cookie == 0) { /* also after a rewind */
         listing_unref(d->list);
         d->list = NULL;
         r = slot_names(d->at.use.slot, &d->list);
@@ -612,9 +546,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
         dot(d, (*cookie)++, name, ret);
         return 1;
     }
-    const uint64_t i = *cookie - (d->tree ? EXTRA_COOKIE : 2);
-    return d->at.kind == AT_FOLDER ? next_own(d, i, cookie, attrs, name, ret)
-                                   : next_extra(d, i, cookie, name, ret);
+    return next_own(d, *cookie - (d->tree ? EXTRA_COOKIE : 2), cookie, attrs, name, ret);
 }
 
 /* ---- extended attributes ---- */
@@ -643,15 +575,17 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     int r = strncmp(name, "user.", 5) == 0 ? at_enter(s, node, &at) : -EOPNOTSUPP;
     if (r < 0)
         return r;
-    if (at.kind == AT_FOLDER && is_root(&at)) {
+    if (is_root(&at)) {
         if (strcmp(name, UNSAVED) == 0)
             each_use(s, add_unsaved, out);
         else if (strcmp(name, READ_ONLY) == 0 && !shelf_writable(s))
             buf_str(out, shelf_why_not(s));
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
-    if (at.kind != AT_TREE) /* file managers ask for others: no model is opened for that */
-        r = at.kind == AT_MODEL && strncmp(name, "user.gguf.", 10) == 0 ? at_open(&at, NULL) : 1;
+    if (at.own) /* file managers ask for others: no model is opened for that */
+        r = place_is_model(at_kind(&at)) && strncmp(name, "user.gguf.", 10) == 0
+                ? at_open(&at, NULL)
+                : 1;
     if (r != 0)
         return r < 0 ? r : -ENODATA;
     return tree_getxattr(at.use.tree, at.local, name, out);
@@ -661,9 +595,9 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(shelf_leave) struct at at;
     int r = at_enter(s, node, &at);
-    if (r == 0 && at.kind == AT_TREE)
+    if (r == 0 && !at.own)
         return tree_listxattr(at.use.tree, at.local, out);
-    if (r == 0 && !shelf_writable(s) && (is_root(&at) || at.kind == AT_MODEL))
+    if (r == 0 && !shelf_writable(s) && (is_root(&at) || place_is_model(at_kind(&at))))
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* including its NUL */
     return r < 0 ? r : buf_error(out);
 }
@@ -688,7 +622,8 @@ static int store_text(struct shelf *s, struct slot *slot, struct buf *out)
 /* Open a file that is in no tree. */
 static int open_own(struct shelf *s, const struct at *at, int flags, struct tree_file **ret)
 {
-    if (at->kind != AT_TEXT && at->kind != AT_ERROR)
+    const bool text = at_kind(at) == PLACE_TEXT;
+    if (!text && at_kind(at) != PLACE_ERROR)
         return -EISDIR;
     if (sys_open_changes(flags))
         return -EPERM;
@@ -696,7 +631,7 @@ static int open_own(struct shelf *s, const struct at *at, int flags, struct tree
     if (!f)
         return -ENOMEM;
     f->ops = &file_own;
-    int r = at->kind == AT_TEXT ? store_text(s, at->use.slot, &f->text) : error_text(at, &f->text);
+    int r = text ? store_text(s, at->use.slot, &f->text) : error_text(at, &f->text);
     if (r < 0)
         (void)tree_release(f);
     else
@@ -715,7 +650,7 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
 {
     CLEANUP(shelf_leave) struct at at;
     int r = at_enter(s, node, &at);
-    if (r == 0 && at.kind != AT_TREE)
+    if (r == 0 && at.own)
         return open_own(s, &at, flags, ret);
     if (r == 0)
         r = tree_open_file(at.use.tree, at.local, flags, ret);
@@ -761,7 +696,7 @@ int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t ne
     int r = at_find(s, new_parent, &to), from = shelf_enter(s, parent, -EPERM, &at);
     if (r < 0 || from < 0)
         return r < 0 ? r : from;
-    if (to.kind != AT_TREE)
+    if (to.own)
         return -EPERM;
     if (to.use.slot != at.use.slot)
         return -EXDEV;

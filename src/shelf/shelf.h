@@ -29,22 +29,11 @@ struct use {
     struct tree *tree; /* NULL: not open, or not a model's */
 };
 
-/* What a node is. */
-enum at_kind {
-    AT_FOLDER, /* a directory of the shelf */
-    AT_MODEL,  /* a model's directory, in a mount of a directory of models */
-    AT_TEXT,   /* a text file in a store */
-    AT_LINK,   /* in a model's directory: `source`, or one of the links in it */
-    AT_LINKS,  /* `source` of a split model */
-    AT_ERROR,  /* `error` */
-    AT_TREE    /* anything in a model's tree */
-};
-
 /* The location of a node in a mount. */
 struct at {
     struct use use;
-    uint64_t local; /* the node's number in its slot and, for AT_TREE, in the tree */
-    enum at_kind kind;
+    uint64_t local; /* the node's number in its slot and, unless `own`, in the tree */
+    bool own;       /* it is what the slot stands for, in no tree; a model's directory is so, too */
 };
 
 struct shelf_options {

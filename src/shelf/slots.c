@@ -280,8 +280,9 @@ int slot_find(struct slots *s, const struct slot *folder, const struct entry *e,
         struct item i = {0};
         lock_take(&s->lock);
         const uint64_t look = ++s->looks;
+        const struct item in = folder ? folder->is : i;
         lock_drop(&s->lock);
-        r = folder ? place_item(s->paths, &folder->is, e, &i) : item_top(s->paths, &i);
+        r = folder ? place_item(s->paths, &in, e, &i) : item_top(s->paths, &i);
         if (r == 0)
             r = take_slot(s, &i, look, ret);
         item_free(&i);
