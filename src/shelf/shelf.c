@@ -505,8 +505,8 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
     *ret = (struct tree_entry){.node = node, .attr = {.st_ino = node, .st_mode = S_IFDIR}};
 }
 
-/* Get entry i, or one after it, of what is in no tree. Directories are not examined, nor is anything
- * for a listing without attributes. */
+/* Get entry i, or one after it, of what is in no tree. Only models and files are examined, and only for
+ * a listing with attributes. */
 static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attrs,
                     char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -514,8 +514,7 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
         const struct entry *e = &d->list->entry[i];
         int r = d->tree && e->kind == PLACE_ERROR ? -ENOENT : 0;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type_of(e->kind)}};
-        if (r == 0 && attrs &&
-            (place_is_model(e->kind) || type_of(e->kind) == S_IFLNK || e->kind == PLACE_ERROR))
+        if (r == 0 && attrs && (place_is_model(e->kind) || type_of(e->kind) != S_IFDIR))
             r = find_entry(d->shelf, d->at.use.slot, e, ret);
         *cookie = (d->tree ? EXTRA_COOKIE : 2) + i + 1;
         (void)strcpy(name, e->name);

@@ -168,16 +168,6 @@ static void begin_use(struct slot *slot, struct use *ret)
     *ret = (struct use){slot, slot->tree};
 }
 
-/* Call with the lock held. */
-static void end_use(struct slot *slot)
-{
-    slot->uses--;
-    if (slot->tree)
-        (void)close_idle(slot->slots, false); /* also drops the slot if it closes its model */
-    else
-        drop_unused(slot);
-}
-
 int slot_hold(struct slots *s, uint32_t id, struct use *ret)
 {
     LOCKED(&s->lock);
@@ -197,7 +187,11 @@ void slot_leave(struct use *u)
     struct slots *s = slot->slots;
     LOCKED(&s->lock);
     slot->used = when_now();
-    end_use(slot);
+    slot->uses--;
+    if (slot->tree)
+        (void)close_idle(s, false); /* also drops the slot if it closes its model */
+    else
+        drop_unused(slot);
 }
 
 void slot_forget(struct slot *slot, uint64_t n)
@@ -245,8 +239,8 @@ static bool is_own_edit(struct slots *s, const struct item *i)
 
 static bool is_same(const struct item *a, const struct item *b)
 {
-    return a->stamp == b->stamp &&
-           (a->real && b->real ? strcmp(a->real, b->real) == 0 : a->real == b->real);
+    const char *x = a->real ? a->real : "", *y = b->real ? b->real : "";
+    return a->stamp == b->stamp && strcmp(x, y) == 0;
 }
 
 /* Use the slot of an item; a new slot takes what the item owns. The item was looked at after look number
@@ -452,19 +446,15 @@ void slots_init(struct slots *s, const struct paths *p, const struct shelf_optio
 void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     LOCKED(&s->lock);
-    for (struct slot *slot = s->open, *next; slot; slot = next) {
+    for (struct slot *slot = s->open; slot; slot = slot->next) {
         struct use u;
         begin_use(slot, &u);
         lock_drop(&s->lock);
         call(&u, arg);
         lock_take(&s->lock);
-        next = slot->next;
-        if (next)
-            next->uses++; /* closing this slot releases the lock */
-        end_use(slot);
-        if (next)
-            next->uses--;
+        slot->uses--;
     }
+    (void)close_idle(s, false);
 }
 
 static void hurry(const struct use *u, void *arg)
