@@ -94,7 +94,7 @@ static int add_mounted(struct models *m, const char *folder)
 /* Add a model that was found. Skips what is not a regular file or is inside a ggufs mount. A
  * dangling link is added; a model with a broken manifest is added with its error. The path of a
  * model in a store is not its name. */
-static int add_model(struct models *m, const struct item *i, const char *label)
+static int add_model(struct models *m, const struct shelf_item *i, const char *label)
 {
     const bool broken = i->error == -EBADMSG || i->error == -EFBIG;
     if (i->error == -EINVAL || i->error == -EXDEV)
@@ -103,13 +103,13 @@ static int add_model(struct models *m, const struct item *i, const char *label)
                (struct model_path){.shards = i->shards, .error = broken ? i->error : 0});
 }
 
-static int walk(struct models *m, const struct paths *p, const struct item *folder,
+static int walk(struct models *m, const struct paths *p, const struct shelf_item *folder,
                 const char *label);
 
-static int walk_entry(struct models *m, const struct paths *p, const struct item *folder,
+static int walk_entry(struct models *m, const struct paths *p, const struct shelf_item *folder,
                       const struct entry *e, const char *above)
 {
-    struct item i;
+    struct shelf_item i;
     char *label;
     int r = place_item(p, folder, e, &i);
     if (r < 0) /* the entry was removed or must not be shown */
@@ -131,7 +131,7 @@ static int walk_entry(struct models *m, const struct paths *p, const struct item
 }
 
 /* Visit a place and everything below it. The maximum length of a path limits the recursion. */
-static int walk(struct models *m, const struct paths *p, const struct item *folder,
+static int walk(struct models *m, const struct paths *p, const struct shelf_item *folder,
                 const char *label)
 {
     struct listing *l = NULL;
@@ -147,7 +147,7 @@ static int walk(struct models *m, const struct paths *p, const struct item *fold
 static int add_folder(struct models *m, const char *path)
 {
     struct paths p;
-    struct item top = {0};
+    struct shelf_item top = {0};
     struct err e = {0};
     const size_t before = m->n;
     m->folders = true;

@@ -31,7 +31,7 @@ int read_all(int fd, size_t most, struct buf *ret)
 }
 
 /* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
-static void unescape(char *text)
+static void mount_unescape(char *text)
 {
     unsigned byte;
     int n;
@@ -64,9 +64,9 @@ bool mount_parse(char *line, struct mount *ret)
     char *type = strsep(&rest, " "), *source = strsep(&rest, " ");
     if (!rest)
         return false;
-    unescape(line + at);
-    unescape(type);
-    unescape(source);
+    mount_unescape(line + at);
+    mount_unescape(type);
+    mount_unescape(source);
     m.dev = makedev(major_no, minor_no);
     m.type = type;
     m.source = source;

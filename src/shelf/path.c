@@ -67,9 +67,9 @@ static int open_path(const struct paths *p, const char *path, int flags)
 }
 
 /* Take ownership of fd, or an error, and of `path`. */
-static int make_found(int fd, char *path, struct found *ret)
+static int make_found(int fd, char *path, struct path_found *ret)
 {
-    struct found f = {.fd = fd, .path = path};
+    struct path_found f = {.fd = fd, .path = path};
     int e = fd < 0 ? fd : !path ? -ENOMEM : fstat(fd, &f.st) < 0 ? -errno : 0;
     if (e == 0)
         *ret = f;
@@ -78,7 +78,7 @@ static int make_found(int fd, char *path, struct found *ret)
     return e;
 }
 
-static int find(const struct paths *p, char *path, struct found *ret)
+static int find_path(const struct paths *p, char *path, struct path_found *ret)
 {
     return path ? make_found(open_path(p, path, O_PATH | O_NOFOLLOW), path, ret) : -ENOMEM;
 }
@@ -93,7 +93,7 @@ char *path_above(const char *path)
 
 /* Return the absolute path of `name`, which may contain "." and "..", in a directory that is known
  * by its real path. Returns NULL if out of memory. */
-static char *join(const char *dir, const char *name)
+static char *path_join(const char *dir, const char *name)
 {
     char *all = NULL;
     if (asprintf(&all, "%s/%s", name[0] == '/' ? "" : dir, name) < 0)
@@ -119,28 +119,28 @@ static char *join(const char *dir, const char *name)
 }
 
 /* Find the target of a link, which may be another link. */
-static int follow_once(const struct paths *p, const struct found *link, struct found *ret)
+static int follow_once(const struct paths *p, const struct path_found *link, struct path_found *ret)
 {
     char target[PATH_MAX];
     const ssize_t n = readlinkat(link->fd, "", target, sizeof(target) - 1);
     if (n <= 0)
         return n < 0 ? -errno : -ENOENT;
     target[n] = '\0';
-    char *dir = path_above(link->path), *path = dir ? join(dir, target) : NULL;
+    char *dir = path_above(link->path), *path = dir ? path_join(dir, target) : NULL;
     free(dir);
     if (path && p->shared && (link->st.st_uid != geteuid() || !path_below(path, p->path))) {
         free(path);
         return -EACCES;
     }
-    return find(p, path, ret);
+    return find_path(p, path, ret);
 }
 
 /* Replace a link that was found by what it leads to. */
-static int follow(const struct paths *p, struct found *f)
+static int follow(const struct paths *p, struct path_found *f)
 {
     int e = 0;
     for (int i = 0; e == 0 && S_ISLNK(f->st.st_mode); i++) {
-        struct found next = FOUND_NONE;
+        struct path_found next = FOUND_NONE;
         e = i < LINKS_MAX ? follow_once(p, f, &next) : -ELOOP;
         found_close(f);
         *f = next;
@@ -151,13 +151,14 @@ static int follow(const struct paths *p, struct found *f)
 
 /* ---- the calls ---- */
 
-int path_open(const struct paths *p, const char *path, struct found *ret)
+int path_open(const struct paths *p, const char *path, struct path_found *ret)
 {
-    return find(p, strdup(path), ret);
+    return find_path(p, strdup(path), ret);
 }
 
 /* Find a name, or several separated by slashes, in a directory. A link is not followed. */
-static int step(const struct paths *p, const struct found *dir, const char *name, struct found *ret)
+static int path_step(const struct paths *p, const struct path_found *dir, const char *name,
+                     struct path_found *ret)
 {
     char *path;
     if (asprintf(&path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
@@ -168,22 +169,23 @@ static int step(const struct paths *p, const struct found *dir, const char *name
     return make_found(fd, path, ret);
 }
 
-int path_in(const struct paths *p, const struct found *dir, const char *name, struct found *ret)
+int path_in(const struct paths *p, const struct path_found *dir, const char *name,
+            struct path_found *ret)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE, rest = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE, rest = FOUND_NONE;
     const size_t n = strcspn(name, "/");
     char *first = strndup(name, n);
-    int e = first ? step(p, dir, first, &f) : -ENOMEM;
+    int e = first ? path_step(p, dir, first, &f) : -ENOMEM;
     free(first);
     if (e == 0 && S_ISLNK(f.st.st_mode))
         e = follow(p, &f);
     if (e == 0 && name[n])
-        e = step(p, &f, name + n + 1, &rest);
+        e = path_step(p, &f, name + n + 1, &rest);
     if (e == 0 && S_ISLNK(rest.st.st_mode))
         e = -ELOOP;
     if (e < 0)
         return e;
-    struct found *last = name[n] ? &rest : &f;
+    struct path_found *last = name[n] ? &rest : &f;
     *ret = *last;
     ret->linked = f.linked;
     *last = FOUND_NONE;
@@ -200,7 +202,7 @@ int path_parent(const struct paths *p, const char *path)
     return fd;
 }
 
-void found_close(struct found *f)
+void found_close(struct path_found *f)
 {
     if (f->fd >= 0)
         (void)close(f->fd);
@@ -208,7 +210,7 @@ void found_close(struct found *f)
     *f = FOUND_NONE;
 }
 
-int found_text(const struct found *f, size_t most, struct buf *ret)
+int found_text(const struct path_found *f, size_t most, struct buf *ret)
 {
     char path[64];
     if (!S_ISREG(f->st.st_mode))

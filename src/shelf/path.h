@@ -40,14 +40,14 @@ struct paths {
 #define PATHS_NONE ((struct paths){.fd = -1})
 
 /* A file or directory that was found. */
-struct found {
+struct path_found {
     int fd;      /* owned; O_PATH; -1: none */
     char *path;  /* owned; the real path */
     bool linked; /* a name was a link */
     struct stat st;
 };
 
-#define FOUND_NONE ((struct found){.fd = -1})
+#define FOUND_NONE ((struct path_found){.fd = -1})
 
 /* Begin with the directory `path`, following links. Returns 0, or -errno with a message. Call
  * paths_end() in both cases. */
@@ -55,18 +55,19 @@ int paths_begin(struct paths *p, const char *path, bool shared, struct err *e);
 void paths_end(struct paths *p);
 
 /* Find a file by its real path. Returns 0 or -errno, -ELOOP if there is a link on the way. */
-int path_open(const struct paths *p, const char *path, struct found *ret);
+int path_open(const struct paths *p, const char *path, struct path_found *ret);
 /* Find `name`, which may be several names separated by slashes, in a directory. The first one may be
  * a link, the others not (-ELOOP). Returns 0 or -errno. */
-int path_in(const struct paths *p, const struct found *dir, const char *name, struct found *ret);
+int path_in(const struct paths *p, const struct path_found *dir, const char *name,
+            struct path_found *ret);
 /* Open the directory that contains this real path for reading or, if that is not permitted, with
  * O_PATH. Returns the descriptor or -errno. */
 int path_parent(const struct paths *p, const char *path);
-void found_close(struct found *f);
+void found_close(struct path_found *f);
 
 /* Read all of a small file. Returns 0, -EINVAL (it is not a regular file), -EFBIG (larger than `most`
  * bytes) or another -errno. */
-int found_text(const struct found *f, size_t most, struct buf *ret);
+int found_text(const struct path_found *f, size_t most, struct buf *ret);
 
 /* Returns true if this is a mount of ggufs, on which nothing may be touched. */
 bool paths_bar(const struct paths *p, const struct mount *m);

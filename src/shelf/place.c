@@ -36,12 +36,12 @@
  * store. */
 struct here {
     const struct paths *paths;
-    const struct item *folder;
-    struct found dir;
+    const struct shelf_item *folder;
+    struct path_found dir;
 };
 
 /* `dir` is the directory at the item's path. */
-static uint64_t folder_stamp(const struct item *i, const struct stat *dir)
+static uint64_t folder_stamp(const struct shelf_item *i, const struct stat *dir)
 {
     const uint64_t file[] = {dir->st_dev, dir->st_ino};
     return hash_name(i->path, strlen(i->path)) ^ hash_name(i->sub, strlen(i->sub)) ^
@@ -57,7 +57,7 @@ static int as_gone(int e)
 
 /* Open the directory. Returns 0, -ENOENT if it was removed, -ESTALE if another one is at its path, or
  * another -errno. */
-static int open_here(const struct paths *p, const struct item *folder, struct here *ret)
+static int open_here(const struct paths *p, const struct shelf_item *folder, struct here *ret)
 {
     *ret = (struct here){p, folder, FOUND_NONE};
     const int e = path_open(p, folder->path, &ret->dir);
@@ -70,7 +70,7 @@ static int open_here(const struct paths *p, const struct item *folder, struct he
 
 /* Find the directory at a path in this one, whose first name may be a link. Returns 0, -ENOENT or
  * another -errno. */
-static int find_folder(const struct here *h, const char *at, struct found *ret)
+static int find_folder(const struct here *h, const char *at, struct path_found *ret)
 {
     const int e = path_in(h->paths, &h->dir, at, ret);
     if (e < 0)
@@ -124,7 +124,7 @@ static void names_free(struct names *n)
 }
 
 /* Read the names for which `which` returns true. Returns 0 or -errno. */
-static int names_read(const struct found *dir, int (*which)(const struct dirent *),
+static int names_read(const struct path_found *dir, int (*which)(const struct dirent *),
                       struct names *ret)
 {
     struct stat st;
@@ -232,7 +232,7 @@ static int rename_equal(struct listing *l, size_t i, size_t end)
 
 /* Sort the entries and give them different names. A name that is given may be equal to another one, so
  * this is repeated; what is still equal then is left out. */
-static int settle(struct listing *l)
+static int settle_names(struct listing *l)
 {
     for (unsigned round = 0; round < ROUNDS; round++) {
         sort(l, by_all); /* the files of a split model, and the repositories of an organisation */
@@ -281,7 +281,7 @@ static bool read_main(const struct here *h, const char *repo, char ret[TREE_NAME
 {
     char path[PATH_ROOM];
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(found_close) struct found ref = FOUND_NONE;
+    CLEANUP(found_close) struct path_found ref = FOUND_NONE;
     (void)snprintf(path, sizeof(path), "%s/refs/main", repo);
     return path_in(h->paths, &h->dir, path, &ref) == 0 && found_text(&ref, REF_MAX, &text) == 0 &&
            revision_parse(text.data, text.len, ret);
@@ -289,7 +289,7 @@ static bool read_main(const struct here *h, const char *repo, char ret[TREE_NAME
 
 /* Return the name of the newest of the directories in `snapshots`, or "". If several have the same
  * time, returns the one whose name sorts last. */
-static const char *newest(const struct found *snapshots, const struct names *names)
+static const char *newest(const struct path_found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
     const char *found = "";
@@ -310,7 +310,7 @@ static const char *newest(const struct found *snapshots, const struct names *nam
 static int add_repo(const struct here *h, const char *repo, const char *name, struct listing *l)
 {
     char shown[2 * (TREE_NAME_MAX + 1)], at[PATH_ROOM], main[TREE_NAME_MAX + 1];
-    CLEANUP(found_close) struct found snapshots = FOUND_NONE;
+    CLEANUP(found_close) struct path_found snapshots = FOUND_NONE;
     CLEANUP(names_free) struct names names = {0};
     (void)snprintf(at, sizeof(at), "%s/snapshots", repo);
     int e = path_in(h->paths, &h->dir, at, &snapshots);
@@ -339,7 +339,7 @@ static bool is_ollama(const struct names *names)
 
 /* Returns true if a link leads to a directory that it must not show: one that it lies in, or any if a
  * link has led here. */
-static bool is_around(const struct here *h, const struct found *f)
+static bool is_around(const struct here *h, const struct path_found *f)
 {
     return f->linked && (h->folder->linked || path_below(h->folder->path, f->path) ||
                          path_below(h->paths->path, f->path));
@@ -367,7 +367,7 @@ static int add_name(const struct here *h, const char *name, uint8_t type, struct
     if (is_repo && !h->folder->store)
         return *org ? add(l, PLACE_ORG, org, org) : add_repo(h, name, repo, l);
     if (!folder) {
-        CLEANUP(found_close) struct found f = FOUND_NONE;
+        CLEANUP(found_close) struct path_found f = FOUND_NONE;
         const int e = find_folder(h, name, &f);
         if (e < 0 || is_around(h, &f))
             return is_shortage(e) ? e : 0;
@@ -411,10 +411,10 @@ static unsigned slashes(const char *path)
 
 /* Load a manifest. Returns 0, -ENOENT if it is not a regular file, or another -errno. If the
  * manifest is broken, *e gives the reason. */
-static int load(const struct here *h, const char *sub, struct manifest *ret, struct err *e)
+static int load_manifest(const struct here *h, const char *sub, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     int r = path_in(h->paths, &h->dir, sub, &f);
     if (r < 0)
         return as_gone(r);
@@ -427,7 +427,7 @@ static int load(const struct here *h, const char *sub, struct manifest *ret, str
 /* Read the names in a directory below manifests/. One that is not there has none. */
 static int names_below(const struct here *h, const char *sub, struct names *names)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     *names = (struct names){0};
     int e = find_folder(h, sub, &f);
     if (e == 0)
@@ -461,7 +461,7 @@ static int list_tag(const struct here *h, struct listing *l)
 {
     char at[DIGEST_DIGITS + 16];
     struct manifest m = {0};
-    int e = load(h, h->folder->sub, &m, NULL);
+    int e = load_manifest(h, h->folder->sub, &m, NULL);
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *layer = &m.layer[i];
         (void)snprintf(at, sizeof(at), "blobs/sha256-%s", layer->digest);
@@ -484,12 +484,12 @@ static int list_ollama(const struct here *h, struct listing *l)
 
 /* ---- what a model's directory has besides its tree ---- */
 
-static bool has_extras(const struct item *i)
+static bool has_extras(const struct shelf_item *i)
 {
     return place_is_model(i->kind) || i->kind == PLACE_LINKS;
 }
 
-static int list_extras(const struct item *of, struct listing *l)
+static int list_extras(const struct shelf_item *of, struct listing *l)
 {
     int e = 0;
     for (size_t i = 0; of->kind == PLACE_LINKS && e == 0 && i < of->shards; i++) {
@@ -504,7 +504,7 @@ static int list_extras(const struct item *of, struct listing *l)
 }
 
 /* Make an item, whose owned members the caller frees even on failure. */
-static int set_extra(const struct item *of, const struct entry *entry, struct item *i)
+static int set_extra(const struct shelf_item *of, const struct entry *entry, struct shelf_item *i)
 {
     const int above = (int)(path_name(of->path) - of->path);
     *i = *of;
@@ -574,7 +574,7 @@ static int new_listing(const struct here *h, struct listing **ret)
     *l = (struct listing){.st = h->dir.st, .made = when_now(), .refs = 1};
     int e = make_listing(h, l);
     if (e == 0)
-        e = settle(l);
+        e = settle_names(l);
     l->store = e == 0 && all_stored(l);
     if (e == 0)
         *ret = l;
@@ -588,7 +588,7 @@ static bool is_current(const struct listing *l, const struct stat *st)
     return tree_identity_with(0, &l->st) == tree_identity_with(0, st) && !when_past(&l->made, 1);
 }
 
-int place_list(const struct paths *p, const struct item *folder, struct listing *kept,
+int place_list(const struct paths *p, const struct shelf_item *folder, struct listing *kept,
                struct listing **ret)
 {
     struct here h = {p, folder, FOUND_NONE};
@@ -612,25 +612,26 @@ const struct entry *listing_find(const struct listing *l, const char *name)
 
 /* ---- items ---- */
 
-void item_free(struct item *i)
+void item_free(struct shelf_item *i)
 {
     free(i->path);
     free(i->sub);
     free(i->real);
     free(i->why);
-    *i = (struct item){0};
+    *i = (struct shelf_item){0};
 }
 
 /* Return the rights of an item that is the file or directory f or, for a split model, one of its
  * files. Where directories on the way are not shown, those who may not search them get none. */
-static struct grant rights(const struct paths *p, const struct item *i, const struct found *f)
+static struct grant rights(const struct paths *p, const struct shelf_item *i,
+                           const struct path_found *f)
 {
     struct grant g = grant_of(f->fd, &f->st);
     const size_t top = p->path[1] ? strlen(p->path) + 1 : 1;
     if ((!i->store && !i->linked) || !path_below(f->path, p->path) || strlen(f->path) <= top)
         return g;
     for (char *end = f->path + top; (end = strchr(end, '/')); end++) {
-        CLEANUP(found_close) struct found dir = FOUND_NONE;
+        CLEANUP(found_close) struct path_found dir = FOUND_NONE;
         *end = '\0';
         const int e = path_open(p, f->path, &dir);
         *end = '/';
@@ -642,16 +643,16 @@ static struct grant rights(const struct paths *p, const struct item *i, const st
 
 /* Set what depends on the file or directory f, and on the other files of a split model. Those after the
  * first that is missing do not count. */
-static int set_facts(const struct paths *p, const struct found *f, struct item *i)
+static int set_facts(const struct paths *p, const struct path_found *f, struct shelf_item *i)
 {
-    CLEANUP(found_close) struct found dir = FOUND_NONE;
+    CLEANUP(found_close) struct path_found dir = FOUND_NONE;
     struct grant all = rights(p, i, f);
     uint64_t stamp = tree_identity_with(0, &f->st);
     char *above = i->shards ? path_above(i->path) : NULL;
     int e = !i->shards ? 0 : above ? path_open(p, above, &dir) : -ENOMEM;
     free(above);
     for (size_t k = 1; e == 0 && k < i->shards; k++) {
-        CLEANUP(found_close) struct found more = FOUND_NONE;
+        CLEANUP(found_close) struct path_found more = FOUND_NONE;
         char *name = split_sibling(path_name(i->path), k, i->shards);
         e = name ? path_in(p, &dir, name, &more) : -ENOMEM;
         free(name);
@@ -667,9 +668,9 @@ static int set_facts(const struct paths *p, const struct found *f, struct item *
     return is_shortage(e) ? e : 0;
 }
 
-int item_look(const struct paths *p, struct item *i)
+int item_look(const struct paths *p, struct shelf_item *i)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     if (!i->real || path_open(p, i->real, &f) < 0)
         return 0;
     if (f.st.st_dev != i->st.st_dev || f.st.st_ino != i->st.st_ino)
@@ -681,7 +682,8 @@ int item_look(const struct paths *p, struct item *i)
 /* The following functions make items, whose owned members the caller frees even on failure. */
 
 /* Make an item for a directory that was found; `sub` tells what it shows, unless it shows itself. */
-static int set_folder(const struct here *h, const struct found *f, const char *sub, struct item *i)
+static int set_folder(const struct here *h, const struct path_found *f, const char *sub,
+                      struct shelf_item *i)
 {
     const bool itself = i->kind == PLACE_FOLDER;
     i->linked = h->folder->linked || f->linked;
@@ -695,17 +697,17 @@ static int set_folder(const struct here *h, const struct found *f, const char *s
     return e;
 }
 
-int item_top(const struct paths *p, struct item *ret)
+int item_top(const struct paths *p, struct shelf_item *ret)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     const struct here h = {p, ret, FOUND_NONE};
     const int e = path_open(p, p->path, &f);
-    *ret = (struct item){.kind = PLACE_FOLDER};
+    *ret = (struct shelf_item){.kind = PLACE_FOLDER};
     return e < 0 ? e : set_folder(&h, &f, "", ret);
 }
 
 /* Set the reason why a model cannot be opened. Returns 0 or -ENOMEM. */
-static int refuse(struct item *i, int error, const char *why)
+static int refuse_item(struct shelf_item *i, int error, const char *why)
 {
     i->error = error;
     i->stamp = tree_identity_with((uint64_t)error, &i->st);
@@ -715,9 +717,9 @@ static int refuse(struct item *i, int error, const char *why)
 }
 
 /* Make an item for a model or a text. The file need not exist. */
-static int set_file(const struct here *h, const char *at, struct item *i)
+static int set_file(const struct here *h, const char *at, struct shelf_item *i)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     i->shards = split_count(at);
     i->grant.bits = 0777;
     if (asprintf(&i->path, "%s/%s", h->dir.path[1] ? h->dir.path : "", at) < 0) {
@@ -730,11 +732,11 @@ static int set_file(const struct here *h, const char *at, struct item *i)
     if (is_shortage(e))
         return e;
     if (e < 0)
-        return refuse(i, e,
-                      e == -EINVAL  ? "is not a regular file"
-                      : e == -EXDEV ? "is in a ggufs mount"
-                      : e == -ELOOP ? "a link on the way: link to the real path"
-                                    : strerror(-e));
+        return refuse_item(i, e,
+                           e == -EINVAL  ? "is not a regular file"
+                           : e == -EXDEV ? "is in a ggufs mount"
+                           : e == -ELOOP ? "a link on the way: link to the real path"
+                                         : strerror(-e));
     i->linked = h->folder->linked || f.linked;
     i->real = strdup(f.path);
     /* The other files of a split model lie beside the real one. Links on the way to a file in a store
@@ -750,16 +752,16 @@ static int set_file(const struct here *h, const char *at, struct item *i)
 
 /* Make an item for a model with its tag in an ollama store: a directory or, if its manifest is broken,
  * a model that cannot be opened. */
-static int set_tag(const struct here *h, const char *at, struct item *i)
+static int set_tag(const struct here *h, const char *at, struct shelf_item *i)
 {
     char above[PATH_ROOM];
     struct err why = {0};
     struct manifest m = {0};
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     (void)snprintf(above, sizeof(above), "%.*s", (int)(path_name(at) - at - 1), at);
     int e = find_folder(h, above, &f);
     if (e == 0)
-        e = load(h, at, &m, &why);
+        e = load_manifest(h, at, &m, &why);
     manifest_free(&m);
     if (e == 0)
         return set_folder(h, &f, at, i);
@@ -768,13 +770,13 @@ static int set_tag(const struct here *h, const char *at, struct item *i)
     (void)err_prefix(&why, e, "manifest");
     i->kind = PLACE_LAYER;
     e = set_file(h, at, i);
-    return e < 0 ? e : refuse(i, why.code, why.msg);
+    return e < 0 ? e : refuse_item(i, why.code, why.msg);
 }
 
 /* Make an item for a directory. */
-static int set_found_folder(const struct here *h, const struct entry *entry, struct item *i)
+static int set_found_folder(const struct here *h, const struct entry *entry, struct shelf_item *i)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     const char *at = entry->at;
     if (i->kind == PLACE_OLLAMA && slashes(at) == OF_TAG)
         return set_tag(h, at, i);
@@ -786,10 +788,11 @@ static int set_found_folder(const struct here *h, const struct entry *entry, str
     return set_folder(h, &f, at, i);
 }
 
-static int set_item(const struct here *h, const struct entry *entry, struct item *i)
+static int set_item(const struct here *h, const struct entry *entry, struct shelf_item *i)
 {
     struct stat st;
-    *i = (struct item){.kind = entry->kind, .store = h->folder->store || entry->kind > PLACE_SPLIT};
+    *i = (struct shelf_item){.kind = entry->kind,
+                             .store = h->folder->store || entry->kind > PLACE_SPLIT};
     if (!place_is_model(i->kind) && i->kind != PLACE_TEXT)
         return set_found_folder(h, entry, i);
     if (i->kind == PLACE_MODEL && fstatat(h->dir.fd, entry->at, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -800,15 +803,15 @@ static int set_item(const struct here *h, const struct entry *entry, struct item
     if (e < 0 || i->kind != PLACE_MODEL || i->error != -EISDIR)
         return e;
     item_free(i); /* a link to a directory */
-    *i = (struct item){.kind = PLACE_FOLDER, .store = h->folder->store};
+    *i = (struct shelf_item){.kind = PLACE_FOLDER, .store = h->folder->store};
     return set_found_folder(h, entry, i);
 }
 
-int place_item(const struct paths *p, const struct item *folder, const struct entry *entry,
-               struct item *ret)
+int place_item(const struct paths *p, const struct shelf_item *folder, const struct entry *entry,
+               struct shelf_item *ret)
 {
     struct here h = {p, folder, FOUND_NONE};
-    struct item i = {0};
+    struct shelf_item i = {0};
     int e = has_extras(folder) ? set_extra(folder, entry, &i) : open_here(p, folder, &h);
     if (e == 0 && !has_extras(folder))
         e = set_item(&h, entry, &i);

@@ -54,7 +54,7 @@ struct listing {
 };
 
 /* What a name stands for at present. */
-struct item {
+struct shelf_item {
     enum place_kind kind;
     bool store;     /* in a store: it cannot be edited */
     bool linked;    /* a link led here or above, so a directory does not show links to others */
@@ -79,23 +79,23 @@ static inline bool place_is_model(enum place_kind kind)
 }
 
 /* Get the top of the shelf. Returns 0 or -errno. Free the item in both cases. */
-int item_top(const struct paths *p, struct item *ret);
-void item_free(struct item *i);
+int item_top(const struct paths *p, struct shelf_item *ret);
+void item_free(struct shelf_item *i);
 /* Update `st` and `grant` if the file is still at its real path and, if it is a text, the same; if not,
  * the next lookup finds it. Returns 0, -ESTALE if a directory was replaced, or another -errno. */
-int item_look(const struct paths *p, struct item *i);
+int item_look(const struct paths *p, struct shelf_item *i);
 
 /* Get a reference to the entries that a directory shows now. `kept` is an earlier listing of it, which
  * is used again if it is less than a second old and the directory has not changed, or NULL. Returns
  * 0, -ENOENT (the directory was removed), -ESTALE (it was replaced) or another -errno. */
-int place_list(const struct paths *p, const struct item *folder, struct listing *kept,
+int place_list(const struct paths *p, const struct shelf_item *folder, struct listing *kept,
                struct listing **ret);
 void listing_unref(struct listing *l); /* may be NULL */
 /* Return the entry with this name, or NULL. */
 const struct entry *listing_find(const struct listing *l, const char *name);
 /* Get the item that an entry stands for. Returns 0, -ENOENT or another -errno. */
-int place_item(const struct paths *p, const struct item *folder, const struct entry *e,
-               struct item *ret);
+int place_item(const struct paths *p, const struct shelf_item *folder, const struct entry *e,
+               struct shelf_item *ret);
 
 /* ---- a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/REVISION/PATH} ---- */
 

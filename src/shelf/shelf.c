@@ -85,7 +85,7 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
 
 /* ---- open and close ---- */
 
-static int open_folder(struct shelf *s, const char *path, struct err *e)
+static int begin_folder(struct shelf *s, const char *path, struct err *e)
 {
     CLEANUP(slot_leave) struct use root = {0};
     struct listing *l = NULL;
@@ -101,7 +101,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     if (r < 0)
         return r;
     quant_init(); /* must be called before threads open models */
-    r = slot_find(&s->slots, NULL, NULL, &root);
+    r = slot_look_up(&s->slots, NULL, NULL, &root);
     if (r == 0)
         r = slot_names(root.slot, &l);
     s->store = r == 0 && l->store;
@@ -119,7 +119,7 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
     s->paths = PATHS_NONE;
     slots_init(&s->slots, &s->paths, &s->opt);
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    int r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
+    int r = folder ? begin_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
     if (r < 0) {
         shelf_close(s);
         return r;
@@ -295,7 +295,7 @@ static int error_text(const struct at *at, struct buf *out)
 /* Get the target of a link. */
 static int link_target(const struct at *at, struct buf *out)
 {
-    const struct item *is = &at->use.slot->is;
+    const struct shelf_item *is = &at->use.slot->is;
     buf_str(out, is->real ? is->real : is->path);
     return buf_error(out);
 }
@@ -365,11 +365,11 @@ static int own_entry(struct shelf *s, const struct at *at, bool look, struct tre
 }
 
 /* Get the entry of a name in a directory, and count the kernel's reference to it. */
-static int find_entry(struct shelf *s, const struct slot *folder, const struct entry *e,
+static int name_entry(struct shelf *s, const struct shelf_slot *folder, const struct entry *e,
                       struct tree_entry *ret)
 {
     CLEANUP(shelf_leave) struct at at = {.local = INO_ROOT, .own = true};
-    int r = slot_find(&s->slots, folder, e, &at.use);
+    int r = slot_look_up(&s->slots, folder, e, &at.use);
     if (r == 0)
         r = own_entry(s, &at, false, ret);
     if (r < 0 && at.use.slot)
@@ -388,7 +388,7 @@ static int lookup_own(struct shelf *s, struct at *at, const char *name, struct t
     const struct entry *e = listing_find(l, name);
     r = e && e->kind == PLACE_ERROR ? at_open(at, NULL) : 1;
     if (r >= 0) /* a model that can be opened has no `error` */
-        r = e && r ? find_entry(s, at->use.slot, e, ret) : -ENOENT;
+        r = e && r ? name_entry(s, at->use.slot, e, ret) : -ENOENT;
     listing_unref(l);
     return r;
 }
@@ -515,7 +515,7 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
         int r = d->tree && e->kind == PLACE_ERROR ? -ENOENT : 0;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type_of(e->kind)}};
         if (r == 0 && attrs && (place_is_model(e->kind) || type_of(e->kind) != S_IFDIR))
-            r = find_entry(d->shelf, d->at.use.slot, e, ret);
+            r = name_entry(d->shelf, d->at.use.slot, e, ret);
         *cookie = (d->tree ? EXTRA_COOKIE : 2) + i + 1;
         (void)strcpy(name, e->name);
         if (r >= 0 || is_shortage(r)) /* else it is gone or may not be shown */
@@ -609,9 +609,9 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 static const struct file_ops file_own = {.read = file_read_text};
 
 /* Read a text file of a store, which must be the one that was found. */
-static int store_text(struct shelf *s, struct slot *slot, struct buf *out)
+static int store_text(struct shelf *s, struct shelf_slot *slot, struct buf *out)
 {
-    CLEANUP(found_close) struct found f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
     int r = path_open(&s->paths, slot->is.real, &f);
     if (r < 0)
         return r;

@@ -9,7 +9,7 @@
  *     shelf_close(s);
  *
  * The calls are those of a tree, but use the mount's node numbers. A slot represents one state of one
- * model's file, or a directory or text file (slots.h); slot 0 is the mounted directory, or the model if
+ * model's file, or something else that is in no tree (slots.h); slot 0 is the mounted directory, or the model if
  * it is mounted alone.
  *
  * Any thread may call these functions. No lock is held during disk access.
@@ -21,12 +21,12 @@
 
 struct shelf;
 struct shelf_dir;
-struct slot;
+struct shelf_slot;
 
 /* A slot in use. */
 struct use {
-    struct slot *slot; /* NULL: no slot is in use, or the model is mounted alone */
-    struct tree *tree; /* NULL: not open, or not a model's */
+    struct shelf_slot *slot; /* NULL: no slot is in use, or the model is mounted alone */
+    struct tree *tree;       /* NULL: not open, or not a model's */
 };
 
 /* The location of a node in a mount. */

@@ -20,11 +20,11 @@
 /* Maximum number of models that are kept open without use. */
 #define IDLE_MAX 64
 
-#define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
+#define SLOT_OF(l, member) ((struct shelf_slot *)((char *)(l)-offsetof(struct shelf_slot, member)))
 
 /* ---- slots; call these functions with the lock held ---- */
 
-static struct slot *slot_at(const struct slots *s, uint32_t id)
+static struct shelf_slot *slot_at(const struct slots *s, uint32_t id)
 {
     for (struct link *l = table_first(&s->by_id, hash_number(id)); l; l = table_next(l))
         if (SLOT_OF(l, by_id)->id == id)
@@ -32,14 +32,14 @@ static struct slot *slot_at(const struct slots *s, uint32_t id)
     return NULL;
 }
 
-static void slot_free(struct slot *slot)
+static void slot_free(struct shelf_slot *slot)
 {
     item_free(&slot->is);
     listing_unref(slot->names);
     free(slot);
 }
 
-static void drop_unused(struct slot *slot)
+static void drop_unused(struct shelf_slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree)
         return;
@@ -60,9 +60,9 @@ static uint32_t new_id(struct slots *s)
 }
 
 /* Make a slot that takes what the item owns. Returns NULL if out of memory. */
-static struct slot *new_slot(struct slots *s, struct item *i)
+static struct shelf_slot *new_slot(struct slots *s, struct shelf_item *i)
 {
-    struct slot *slot = calloc(1, sizeof(*slot));
+    struct shelf_slot *slot = calloc(1, sizeof(*slot));
     if (!slot)
         return NULL;
     slot->slots = s;
@@ -76,25 +76,25 @@ static struct slot *new_slot(struct slots *s, struct item *i)
         return NULL;
     }
     slot->is = *i;
-    *i = (struct item){0};
+    *i = (struct shelf_item){0};
     return slot;
 }
 
 /* ---- closing; call these functions with the lock held ---- */
 
 /* Returns true if the model is open, not in use, and closing it loses nothing. */
-static bool can_close(const struct slot *slot)
+static bool can_close(const struct shelf_slot *slot)
 {
     return slot->tree && !slot->uses &&
            (!tree_edited(slot->tree) || (slot->spent && tree_idle(slot->tree, true)));
 }
 
 /* Close a model. The lock is released meanwhile. */
-static void close_model(struct slot *slot)
+static void close_model(struct shelf_slot *slot)
 {
     struct slots *s = slot->slots;
     struct tree *t = slot->tree;
-    struct slot **at = &s->open;
+    struct shelf_slot **at = &s->open;
     while (*at != slot)
         at = &(*at)->next;
     *at = slot->next;
@@ -124,9 +124,10 @@ static bool files_are_short(const struct slots *s)
 static bool close_idle(struct slots *s, bool all)
 {
     for (bool closed = false;; closed = true) {
-        struct slot *oldest = NULL;
+        struct shelf_slot *oldest = NULL;
         size_t idle = 0;
-        for (struct slot *slot = s->open; slot && !(oldest && oldest->spent); slot = slot->next)
+        for (struct shelf_slot *slot = s->open; slot && !(oldest && oldest->spent);
+             slot = slot->next)
             if (can_close(slot)) {
                 idle++;
                 if (!oldest || slot->spent || when_before(&slot->used, &oldest->used))
@@ -150,7 +151,7 @@ static bool has_made_room(struct slots *s, int r)
 }
 
 /* Close idle models. The pool calls this every few seconds while models are open. */
-static bool sweep(struct pool_job *j, struct timespec *again)
+static bool close_swept(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&s->lock);
@@ -162,7 +163,7 @@ static bool sweep(struct pool_job *j, struct timespec *again)
 /* ---- uses ---- */
 
 /* Call with the lock held. */
-static void begin_use(struct slot *slot, struct use *ret)
+static void begin_use(struct shelf_slot *slot, struct use *ret)
 {
     slot->uses++;
     *ret = (struct use){slot, slot->tree};
@@ -171,7 +172,7 @@ static void begin_use(struct slot *slot, struct use *ret)
 int slot_hold(struct slots *s, uint32_t id, struct use *ret)
 {
     LOCKED(&s->lock);
-    struct slot *slot = slot_at(s, id);
+    struct shelf_slot *slot = slot_at(s, id);
     if (!slot)
         return -ESTALE;
     begin_use(slot, ret);
@@ -180,7 +181,7 @@ int slot_hold(struct slots *s, uint32_t id, struct use *ret)
 
 void slot_leave(struct use *u)
 {
-    struct slot *slot = u->slot;
+    struct shelf_slot *slot = u->slot;
     *u = (struct use){0};
     if (!slot)
         return;
@@ -194,7 +195,7 @@ void slot_leave(struct use *u)
         drop_unused(slot);
 }
 
-void slot_forget(struct slot *slot, uint64_t n)
+void slot_forget(struct shelf_slot *slot, uint64_t n)
 {
     struct slots *s = slot->slots;
     LOCKED(&s->lock);
@@ -204,7 +205,7 @@ void slot_forget(struct slot *slot, uint64_t n)
 /* ---- lookups ---- */
 
 /* Return the slot with this key whose file is at its path, or NULL. Call with the lock held. */
-static struct slot *current(const struct slots *s, uint64_t key)
+static struct shelf_slot *current(const struct slots *s, uint64_t key)
 {
     for (struct link *l = table_first(&s->by_key, key); l; l = table_next(l))
         if (!SLOT_OF(l, by_key)->spent)
@@ -212,18 +213,18 @@ static struct slot *current(const struct slots *s, uint64_t key)
     return NULL;
 }
 
-static bool is_edited(const struct slot *slot)
+static bool is_edited(const struct shelf_slot *slot)
 {
     return slot->tree && tree_edited(slot->tree);
 }
 
 /* Returns true if an item leads to the file of the slot with its key, and only the slot's own tree has
  * changed that, which an edit may replace: the directory at the item's path is the tree's. */
-static bool is_own_edit(struct slots *s, const struct item *i)
+static bool is_own_edit(struct slots *s, const struct shelf_item *i)
 {
     struct use u = {0};
     lock_take(&s->lock);
-    struct slot *slot = current(s, i->key);
+    struct shelf_slot *slot = current(s, i->key);
     if (slot && is_edited(slot) && i->real && strcmp(i->real, slot->is.real) == 0)
         begin_use(slot, &u);
     lock_drop(&s->lock);
@@ -237,7 +238,7 @@ static bool is_own_edit(struct slots *s, const struct item *i)
     return own;
 }
 
-static bool is_same(const struct item *a, const struct item *b)
+static bool is_same(const struct shelf_item *a, const struct shelf_item *b)
 {
     const char *x = a->real ? a->real : "", *y = b->real ? b->real : "";
     return a->stamp == b->stamp && strcmp(x, y) == 0;
@@ -245,13 +246,13 @@ static bool is_same(const struct item *a, const struct item *b)
 
 /* Use the slot of an item; a new slot takes what the item owns. The item was looked at after look number
  * `look`. Returns 0, -ENOMEM, or 1 if the slot may be younger than the item. */
-static int take_slot(struct slots *s, struct item *i, uint64_t look, struct use *ret)
+static int take_slot(struct slots *s, struct shelf_item *i, uint64_t look, struct use *ret)
 {
     const struct stat st = i->st;
     const struct grant grant = i->grant;
     const bool own = place_is_model(i->kind) && is_own_edit(s, i);
     LOCKED(&s->lock);
-    struct slot *slot = current(s, i->key);
+    struct shelf_slot *slot = current(s, i->key);
     if (slot && !(own && is_edited(slot)) && !is_same(&slot->is, i)) {
         if (slot->made > look)
             return 1;
@@ -267,14 +268,15 @@ static int take_slot(struct slots *s, struct item *i, uint64_t look, struct use 
     return 0;
 }
 
-int slot_find(struct slots *s, const struct slot *folder, const struct entry *e, struct use *ret)
+int slot_look_up(struct slots *s, const struct shelf_slot *folder, const struct entry *e,
+                 struct use *ret)
 {
     int r;
     do {
-        struct item i = {0};
+        struct shelf_item i = {0};
         lock_take(&s->lock);
         const uint64_t look = ++s->looks;
-        const struct item in = folder ? folder->is : i;
+        const struct shelf_item in = folder ? folder->is : i;
         lock_drop(&s->lock);
         r = folder ? place_item(s->paths, &in, e, &i) : item_top(s->paths, &i);
         if (r == 0)
@@ -284,11 +286,11 @@ int slot_find(struct slots *s, const struct slot *folder, const struct entry *e,
     return r;
 }
 
-int slot_facts(struct slot *slot, bool look, struct stat *st, struct grant *g)
+int slot_facts(struct shelf_slot *slot, bool look, struct stat *st, struct grant *g)
 {
     struct slots *s = slot->slots;
     lock_take(&s->lock);
-    struct item now = slot->is;
+    struct shelf_item now = slot->is;
     lock_drop(&s->lock);
     const int e = look ? item_look(s->paths, &now) : 0;
     LOCKED(&s->lock);
@@ -301,7 +303,7 @@ int slot_facts(struct slot *slot, bool look, struct stat *st, struct grant *g)
     return e;
 }
 
-int slot_names(struct slot *slot, struct listing **ret)
+int slot_names(struct shelf_slot *slot, struct listing **ret)
 {
     struct slots *s = slot->slots;
     lock_take(&s->lock);
@@ -331,7 +333,7 @@ int slot_names(struct slot *slot, struct listing **ret)
 static int find_file(void *arg, const char *path, struct model_file *m, struct err *e)
 {
     const struct paths *p = arg;
-    CLEANUP(found_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
+    CLEANUP(found_close) struct path_found dir = FOUND_NONE, f = FOUND_NONE;
     char *above = path_above(path);
     *m = (struct model_file){.path = strdup(path), .dir = -1, .file = {.fd = -1}};
     int r = above && m->path ? path_open(p, above, &dir) : -ENOMEM;
@@ -350,7 +352,7 @@ static int find_file(void *arg, const char *path, struct model_file *m, struct e
     return 0;
 }
 
-static int open_tree(const struct slots *s, const struct slot *slot, struct tree **ret,
+static int open_tree(const struct slots *s, const struct shelf_slot *slot, struct tree **ret,
                      struct err *e)
 {
     struct tree_options o = s->opt->tree;
@@ -369,7 +371,7 @@ static int open_tree(const struct slots *s, const struct slot *slot, struct tree
 /* Give a slot its tree, unless another thread has done so, or one of the files is not the one that
  * was looked up, or opened before, or whether it can be edited has changed, which the kernel keeps.
  * Returns 0 or -ESTALE. */
-static int take_tree(struct slots *s, struct slot *slot, struct tree **t)
+static int take_tree(struct slots *s, struct shelf_slot *slot, struct tree **t)
 {
     const struct timespec later = when_after(SWEEP * 1000);
     LOCKED(&s->lock);
@@ -384,7 +386,7 @@ static int take_tree(struct slots *s, struct slot *slot, struct tree **t)
     slot->next = s->open;
     s->open = slot;
     if (!s->sweeps)
-        s->sweeps = pool_join(&s->sweep, sweep) == 0;
+        s->sweeps = pool_join(&s->sweep, close_swept) == 0;
     if (s->sweeps)
         pool_call_at(&s->sweep, &later);
     return 0;
@@ -394,7 +396,7 @@ static int take_tree(struct slots *s, struct slot *slot, struct tree **t)
  * the present one. Models on other disks, which may hang, are not looked at. */
 static void leave_renamed(const struct use *u, void *dev)
 {
-    struct slot *slot = u->slot;
+    struct shelf_slot *slot = u->slot;
     struct lock *lock = &slot->slots->lock;
     lock_take(lock);
     const bool asked = is_edited(slot) && slot->is.st.st_dev == *(const dev_t *)dev;
@@ -406,7 +408,7 @@ static void leave_renamed(const struct use *u, void *dev)
 
 int slot_open(struct use *u, struct err *e)
 {
-    struct slot *slot = u->slot;
+    struct shelf_slot *slot = u->slot;
     struct slots *s = slot->slots;
     struct tree *t = NULL;
     int r;
@@ -446,7 +448,7 @@ void slots_init(struct slots *s, const struct paths *p, const struct shelf_optio
 void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     LOCKED(&s->lock);
-    for (struct slot *slot = s->open; slot; slot = slot->next) {
+    for (struct shelf_slot *slot = s->open; slot; slot = slot->next) {
         struct use u;
         begin_use(slot, &u);
         lock_drop(&s->lock);
