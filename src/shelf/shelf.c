@@ -346,12 +346,10 @@ static int own_entry(struct shelf *s, const struct at *at, bool look, struct tre
     if (r < 0)
         return r;
     const off_t size = kind == PLACE_TEXT ? st.st_size : (off_t)text.len;
-    /* a model's directory has metadata/, tensors/ and perhaps source/ */
-    const nlink_t below = !place_is_model(kind) ? 0 : at->use.slot->is.shards ? 3 : 2;
     *ret = (struct tree_entry){.node = node,
                                .attr = {.st_ino = node,
                                         .st_mode = type_of(kind),
-                                        .st_nlink = type_of(kind) == S_IFDIR ? 2 + below : 1,
+                                        .st_nlink = 1, /* of a directory: unknown */
                                         .st_size = size,
                                         .st_blocks = (blkcnt_t)((size + 511) / 512),
                                         .st_blksize = 4096,
