@@ -376,7 +376,7 @@ class Unused(Shelf):
             for minute in (1, 2):
                 self.at(minute * 61)
                 mountlib.get(f'{at}/{os.path.basename(self.put(f"{minute}.gguf"))}/info')
-            self.refused(errno.ENODATA, os.getxattr, at + '/m.gguf', 'user.gguf.readonly')
+            fails(errno.ENODATA, os.getxattr, at + '/m.gguf', 'user.gguf.readonly')
             editlib.write(at + '/m.gguf', 'general.name', 'Longer than before')
             size = os.stat(at + '/m.gguf/metadata.json').st_size
             self.assertEqual(size, len(mountlib.get(at + '/m.gguf/metadata.json')))
