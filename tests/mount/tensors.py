@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 
 import ggufmodel as gguf
 import mountlib
@@ -294,6 +295,21 @@ class Caches(Views):
                 self.assertEqual(mapped[:], before)
         self.write('q.weight', 'raw', q8(4, 0.25))
         self.assertEqual(self.get('q.weight', 'f32')[4:8], f32(0.25))
+
+    def test_read_in_order(self):
+        """What was decoded ahead for a program that reads in order does not outlast an edit."""
+        self.put(gguf.encode(samples.keys(), samples.small() + [Tensor(b'm.weight', Q8_0, (64, 256), q8(256))]))
+        self.mount()
+        page = mmap.PAGESIZE
+        with opened(self.tensor('m.weight', 'f32'), os.O_RDONLY) as fd:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            for at in range(0, 3 * page, page):
+                before = os.pread(fd, page, at)
+            time.sleep(0.2)
+            self.write('m.weight', 'raw', q8(256, 0.25))
+            with opened(self.tensor('m.weight', 'f32'), os.O_RDONLY) as new:
+                os.pread(fd, page, 3 * page)
+                self.assertTrue(os.pread(new, page, 3 * page) != before)
 
     def test_by_descriptor(self):
         """/proc/self/fd opens the same file again."""
