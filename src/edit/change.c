@@ -233,24 +233,6 @@ static int make_room(struct edit_change *c)
     return r < 0 ? r : array_grow(&c->undo, &c->cap_undo, c->n_undo, sizeof(*c->undo));
 }
 
-static int enter(struct edit_change *c, struct edit_slot *s)
-{
-    int r = table_add(&c->by_name, &s->by_name, hash_name(s->name, s->name_len));
-    if (r < 0 || s->kind == EDIT_KEY)
-        return r;
-    r = table_add(&c->by_number, &s->by_number, hash_number(s->id.number));
-    if (r < 0)
-        table_remove(&c->by_name, &s->by_name);
-    return r;
-}
-
-static void leave(struct edit_change *c, struct edit_slot *s)
-{
-    table_remove(&c->by_name, &s->by_name);
-    if (s->kind == EDIT_TENSOR)
-        table_remove(&c->by_number, &s->by_number);
-}
-
 /*
  * Replaces one slot with another; either may be NULL. Returns 0, or -ENOMEM with nothing changed.
  * Putting back an earlier slot never runs out of memory.
@@ -258,11 +240,11 @@ static void leave(struct edit_change *c, struct edit_slot *s)
 static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
 {
     const struct edit_slot *any = now ? now : was;
-    int r = now ? enter(c, now) : 0;
+    int r = now ? table_add(&c->by_name, &now->by_name, hash_name(now->name, now->name_len)) : 0;
     if (r < 0)
         return r;
     if (was) {
-        leave(c, was);
+        table_remove(&c->by_name, &was->by_name);
         count(c, was, false);
     }
     if (now)
@@ -347,7 +329,6 @@ void edit_change_free(struct edit_change *c)
     for (size_t i = 0; i < c->n; i++)
         slot_free(c->slot[i]);
     table_free(&c->by_name);
-    table_free(&c->by_number);
     free((void *)c->slot);
     free((void *)c->slot_of);
     free(c->undo);
@@ -549,10 +530,9 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
 
 bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret)
 {
-    for (struct link *l = table_first(&c->by_number, hash_number(number)); l; l = table_next(l)) {
-        const struct edit_slot *s =
-            (const struct edit_slot *)((const char *)l - offsetof(struct edit_slot, by_number));
-        if (s->id.number == number && !s->gone) {
+    for (size_t i = 0; c->tensors && i < c->n; i++) {
+        const struct edit_slot *s = c->slot[i];
+        if (s->kind == EDIT_TENSOR && s->id.number == number && !s->gone) {
             *ret = of_slot(c, s);
             return true;
         }

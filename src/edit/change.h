@@ -78,8 +78,7 @@ enum edit_what { EDIT_KEY, EDIT_TENSOR };
  * a new one.
  */
 struct edit_slot {
-    struct link by_name;   /* must be the first member */
-    struct link by_number; /* for a tensor only */
+    struct link by_name; /* must be the first member */
     enum edit_what kind;
     bool gone;                /* removed */
     uint32_t old;             /* number in the base; EDIT_NONE: new, even if under an old name */
@@ -112,8 +111,8 @@ struct edit_change {
     struct edit_base on;
     struct edit_slot **slot; /* owned; in the order in which they were first touched */
     size_t n, cap;
-    size_t tensors;                  /* number of slots that belong to tensors */
-    struct table by_name, by_number; /* all slots; slots of tensors */
+    size_t tensors; /* number of slots that belong to tensors */
+    struct table by_name;
     struct edit_slot **slot_of; /* owned: by number in the base, keys before tensors; or NULL */
     struct edit_undo *undo;     /* owned: all operations since edit_keep() */
     size_t n_undo, cap_undo;

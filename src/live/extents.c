@@ -11,10 +11,8 @@
 
 /* ---- the log ---- */
 
-/* A log with at least this many bytes is no longer extended. */
+/* A log that ends here is no longer extended, so that its space is freed one day. */
 #define LARGE ((uint64_t)1 << 30)
-/* Limit on a log's length including holes; file systems allow files of 16 TiB or more. */
-#define LONG ((uint64_t)1 << 36)
 
 static int make(const struct logs *s, struct log **ret, struct err *e)
 {
@@ -47,8 +45,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
 {
     struct log *old = NULL, *made;
     lock_take(s->lock);
-    if (s->now && (is_unused(s->now) || atomic_load(&s->now->used) >= LARGE ||
-                   log_end(s->now) >= LONG || atomic_load(&s->now->lost)))
+    if (s->now && (is_unused(s->now) || log_end(s->now) >= LARGE || atomic_load(&s->now->lost)))
         old = swap(s, NULL);
     while (!s->now) {
         lock_drop(s->lock);
@@ -68,7 +65,6 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
 
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n)
 {
-    atomic_fetch_add(&log->used, n);
     return sys_write_all(s->f->sys, log->src.fd, bytes, n, at);
 }
 

@@ -58,11 +58,10 @@ static uint64_t limit_of(const struct tensor_base *b, enum tensor_view view)
 static void stored_header(const struct tensor_base *b, enum tensor_view view, struct npy *ret)
 {
     uint8_t head[1024];
-    const uint64_t values = b->t ? b->t->n_elem * tensor_views[view].form->width : 0;
-    const uint64_t n = tensor_view_size(b, view) - values;
+    const size_t n = (size_t)min_u64(sizeof(head), tensor_view_size(b, view));
     *ret = (struct npy){0};
-    if (b->t && n > 0 && n <= sizeof(head) && tensor_view_read(b, view, 0, head, (size_t)n) == 0)
-        (void)npy_parse(head, (size_t)n, ret, NULL);
+    if (n && tensor_view_read(b, view, 0, head, n) == 0)
+        (void)npy_parse(head, n, ret, NULL);
 }
 
 /* Begin a draft over the tensor as it is, unless it has begun. */
@@ -335,34 +334,35 @@ static int resize(const struct live *l, struct view_draft *d, const struct tenso
     return grow(d, size);
 }
 
-/* Set the size of a view. grows: a view that is larger keeps its size. */
-static int set_size(struct live *l, struct live_view *h, uint64_t size, bool grows)
+int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
 {
     CLEANUP(tensor_base_free) struct tensor_base b = {0};
     struct view_draft *d = h->d;
     struct err e = {0};
+    if (!d)
+        return 0;
     lock_take(&d->io);
     int r = begin_write(l, h, size == 0, &b);
     lock_take(&l->lock);
-    if (r == 0 && !(grows && size <= (d->changed ? d->size : tensor_view_size(&b, d->view))))
+    if (r == 0)
         r = resize(l, d, &b, size, &e);
     lock_drop(&l->lock);
     lock_drop(&d->io);
-    return e.code && !grows ? refuse(l, d, r, &e) : r > 0 ? 0 : r;
-}
-
-int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
-{
-    return h->d ? set_size(l, h, size, false) : 0;
+    return e.code ? refuse(l, d, r, &e) : r > 0 ? 0 : r;
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size)
 {
+    struct tensor_base b;
     uint64_t end;
     if (!h->d || view_is_text(h->d->view) || keep_size)
         return 0;
-    return add_u64(off, n, &end) ? set_size(l, h, end, true) : -EFBIG;
+    LOCKED(&l->lock);
+    tensor_base_get(l, h->o->number, &b);
+    const uint64_t size = h->d->changed ? h->d->size : tensor_view_size(&b, h->d->view);
+    tensor_base_free(&b);
+    return add_u64(off, n, &end) && end <= size ? 0 : -EOPNOTSUPP;
 }
 
 /* ---- judging ---- */

@@ -31,6 +31,8 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
+/* Handle fallocate(2). Returns -EOPNOTSUPP if the view is shorter: posix_fallocate(3) then writes
+ * zeros. */
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size);
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);

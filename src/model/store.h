@@ -48,10 +48,9 @@ struct sys;
  */
 struct log {
     atomic_uint refs;
-    struct source src;      /* the file; see log_source() for its size */
-    _Atomic(uint64_t) end;  /* number of bytes taken so far */
-    _Atomic(uint64_t) used; /* number of bytes written */
-    atomic_int lost;        /* the error of a write to the disk that failed, or 0 */
+    struct source src;     /* the file; see log_source() for its size */
+    _Atomic(uint64_t) end; /* number of bytes taken so far */
+    atomic_int lost;       /* the error of a write to the disk that failed, or 0 */
 };
 
 /* No file system has larger blocks. */
