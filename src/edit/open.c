@@ -354,48 +354,24 @@ void model_whole_free(struct model_whole *m)
     shards_free(&m->files);
 }
 
-static int recover_file(const char *path, struct edit_recovered *ret, struct err *e)
+int model_recover(const char *path, struct edit_recovered *ret, struct err *e)
 {
+    char shown[SHOW_MAX];
     struct model_file m;
-    struct edit_recovered found = {0};
-    int r = model_find(path, &m, e);
+    struct shards s;
+    *ret = (struct edit_recovered){0};
+    char *first = shards_find(&s, path) < 0 ? NULL : shards_path(&s, 0);
+    if (!first)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = model_find(first, &m, e);
     if (r == 0)
         r = edit_file_open(&m.file, &sys_libc, m.dir, m.name, true, e);
     if (r == 0)
-        r = edit_recover(&m.file, &found, e);
+        r = edit_recover(&m.file, ret, e);
+    if (r < 0 && s.n)
+        (void)err_prefix(e, r, "shard %s", show(shown, path_name(first), strlen(path_name(first))));
     model_free(&m);
-    ret->finished |= found.finished;
-    ret->dropped |= found.dropped;
-    ret->removed += found.removed;
-    return r;
-}
-
-/* Recovers each file separately, so that a fault in one does not leave the others unrecovered. */
-static int recover_shards(const struct shards *s, struct edit_recovered *ret, struct err *e)
-{
-    int result = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        char shown[SHOW_MAX], *path = shards_path(s, i);
-        const char *name = path ? path_name(path) : "";
-        struct err why = {0};
-        int r = path ? recover_file(path, ret, &why) : -ENOMEM;
-        if (r < 0 && result == 0)
-            result = err_set(e, r, "shard %s: %s", show(shown, name, strlen(name)),
-                             why.code ? why.msg : strerror(-r));
-        free(path);
-        if (r == -ENOENT) /* the count in the name may be too high */
-            break;
-    }
-    return result;
-}
-
-int model_recover(const char *path, struct edit_recovered *ret, struct err *e)
-{
-    struct shards s;
-    *ret = (struct edit_recovered){0};
-    if (shards_find(&s, path) < 0)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = s.n ? recover_shards(&s, ret, e) : recover_file(path, ret, e);
     shards_free(&s);
+    free(first);
     return r;
 }

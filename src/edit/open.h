@@ -86,8 +86,8 @@ int model_whole_open(const char *path, unsigned flags, struct model_whole *m, st
 void model_whole_free(struct model_whole *m);
 
 /*
- * Finish or undo an edit of the model at `path` that a crash interrupted. Returns the same results
- * as edit_recover().
+ * Finish or undo an edit of the model at `path` that a crash interrupted. Of a split model only the
+ * first file is ever edited. Returns the same results as edit_recover().
  */
 int model_recover(const char *path, struct edit_recovered *ret, struct err *e);
 
