@@ -338,8 +338,10 @@ static int undone(struct live *l, struct request *q, int r, const struct err *e)
         name_set_error(l, x, NULL);
         if (!x->gone) /* else it was removed meanwhile */
             name_spare(l, x);
-        if (x->file)
+        if (x->file) {
+            draft_accepted(x->file, UINT64_MAX, NULL);
             file_settle(l, x->file);
+        }
     }
     if (q->changed)
         live_log(l, LOG_NOTICE, "undo, %s", l->undo);

@@ -301,12 +301,12 @@ void name_spare(struct live *l, struct name *x)
 
 void file_settle(struct live *l, struct file *f)
 {
-    if (f->state != DRAFT_NONE && !f->writers && !f->pins)
+    const bool rests = !f->writers && !f->pins;
+    if (rests)
         draft_end(f);
-    const bool rests = f->kind == FILE_KEY && f->state == DRAFT_NONE && !f->pins;
-    if (rests && !f->opens) /* else somebody may read what it had as a helper */
+    if (rests && f->kind == FILE_KEY && !f->opens) /* else somebody may read what it had as a helper */
         buf_free(&f->text);
-    if (rests && f->name && !value_is_stored(l, f->name))
+    if (rests && f->kind == FILE_KEY && f->name && !value_is_stored(l, f->name))
         file_drop(l, f);
     else
         file_reap(l, f);
@@ -339,7 +339,7 @@ struct name *name_key(struct live *l, const char *text)
 
 /* Open a file. emptied: it is new or truncated. */
 static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool emptied,
-                       struct rendered *p, const struct err *unready)
+                       const struct err *unready)
 {
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
     if (f->kind == FILE_LINK)
@@ -347,7 +347,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     if (writes && !f->name)
         return -ESTALE; /* makes the kernel look the name up again */
     *h = (struct live_file){.file = f, .writes = writes, .append = flags & O_APPEND};
-    const int r = writes ? draft_open(l, f, p, unready) : 0;
+    const int r = writes ? draft_open(l, f, unready) : 0;
     if (r < 0)
         return r;
     f->opens++;
@@ -373,19 +373,11 @@ static int text_of(const struct live *l, const struct file *f, struct live_text 
     return buf_error(&ret->bytes);
 }
 
-/* True if *p is not the text with which an open begins. Drops the lock to render it. */
-static bool must_look_again(struct live *l, const struct file *f, int flags, struct rendered *p)
-{
-    return !(flags & O_TRUNC) && draft_wants_text(f) && rendered_anew(l, f->name, p);
-}
-
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
                    struct live_text *text)
 {
-    CLEANUP(rendered_free) struct rendered p = {0};
     struct err unready = {0};
-    struct file *f;
-    int why;
+    int r;
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
     struct live_file *h = calloc(1, sizeof(*h));
     if (!h)
@@ -393,13 +385,11 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     if (writes)
         overlay_ready(l, &unready);
     lock_take(&l->lock);
-    while ((f = file_numbered(l, number, &why)) && writes && must_look_again(l, f, flags, &p))
-        ;
-    int r = f ? buf_error(&p.text) : why;
-    if (r == 0 && !writes)
-        r = text_of(l, f, text);
+    struct file *f = file_numbered(l, number, &r);
+    if (f)
+        r = writes ? 0 : text_of(l, f, text);
     if (r == 0)
-        r = open_locked(l, h, f, flags, flags & O_TRUNC, &p, &unready);
+        r = open_locked(l, h, f, flags, flags & O_TRUNC, &unready);
     if (r == 0 && writes) /* not earlier: this handle may have joined the draft of the made file */
         live_end_made(l);
     lock_drop(&l->lock);
@@ -411,17 +401,17 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 }
 
 static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret);
+static void measure(struct shown *s, struct live_attr *ret);
 
 /* Make a file, and open it. name: without a type. */
 static int open_new(struct live *l, const char *name, int flags, const struct err *unready,
                     struct live_file *h)
 {
-    struct rendered none = {0};
     struct file *f;
     int r = name_create(l, name, flags & LIVE_MKSTEMP ? NAME_MKSTEMP : NAME_CREATED, &f);
     if (r < 0)
         return r;
-    r = open_locked(l, h, f, flags, true, &none, unready);
+    r = open_locked(l, h, f, flags, true, unready);
     if (r < 0) {
         file_drop(l, f);
         return r;
@@ -437,11 +427,10 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
                 struct live_file **opened)
 {
-    CLEANUP(rendered_free) struct rendered p = {0};
+    struct shown shown = SHOWN_NONE;
     char key[TREE_NAME_MAX + 1];
     struct err unready;
     struct typed type;
-    struct file *f;
     int why, r;
     const bool typed = type_of_name(name, key, &type);
     struct live_file *h = calloc(1, sizeof(*h));
@@ -450,27 +439,24 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     flags = (flags & ~O_ACCMODE) | O_RDWR;
     overlay_ready(l, &unready);
     lock_take(&l->lock);
-    while (((f = file_look(l, name, &why)) || (typed && (f = file_look(l, key, &why)))) &&
-           must_look_again(l, f, flags, &p)) /* it was created since the kernel looked */
-        ;
-    if (f)
-        r = flags & O_EXCL       ? -EEXIST
-            : buf_error(&p.text) ? -ENOMEM
-                                 : open_locked(l, h, f, flags, flags & O_TRUNC, &p, &unready);
+    struct file *f = file_look(l, name, &why);
+    if (!f && typed)
+        f = file_look(l, key, &why);
+    if (f) /* it was created since the kernel looked */
+        r = flags & O_EXCL ? -EEXIST : open_locked(l, h, f, flags, flags & O_TRUNC, &unready);
     else
         r = open_new(l, typed ? key : name, flags, &unready, h);
     if (r == 0) {
         f = h->file;
         if (typed && f->kind == FILE_KEY)
             f->typed = type;
-        struct shown shown = attr_of(l, f, ret);
-        shown_free(&shown);
-        ret->size = f->text.len;
+        shown = attr_of(l, f, ret);
         f->lookups++;
         live_end_made(l);
         *opened = h;
     }
     lock_drop(&l->lock);
+    measure(&shown, ret);
     if (r < 0)
         free(h);
     return r;
@@ -494,14 +480,18 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
 
 /* The content is copied with the lock held, because writers may move it. A file that was a helper
  * when it was opened keeps its bytes until it is closed. */
-size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
+int live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst,
+              size_t *ret)
 {
     LOCKED(&l->lock);
     const struct buf *b = &h->file->text;
-    n = (size_t)within_u64(off, n, b->len);
-    if (n > 0)
-        memcpy(dst, b->data + off, n);
-    return n;
+    const int r = h->writes ? draft_load(l, h->file, 0) : 0;
+    if (r < 0)
+        return r;
+    *ret = (size_t)within_u64(off, n, b->len);
+    if (*ret > 0)
+        memcpy(dst, b->data + off, *ret);
+    return 0;
 }
 
 /* ---- attributes ---- */
@@ -549,7 +539,7 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
     struct file *f = file_numbered(l, number, &why);
     if (f)
         s = attr_of(l, f, ret);
-    if (f && h && h->writes) {
+    if (f && h && h->writes && h->file->state != DRAFT_NONE) {
         shown_free(&s);
         ret->size = h->file->text.len;
     }

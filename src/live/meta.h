@@ -80,7 +80,8 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
                 struct live_file **f);
 /* Read up to n bytes at `off` from a file that is being written or lives in memory. */
-size_t live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst);
+int live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst,
+              size_t *ret);
 /* Facts about a file; an empty text means that a fact does not apply. Free them with
  * live_facts_free(). */
 struct live_facts {

@@ -229,17 +229,15 @@ static int rename_to_helper(struct live *l, struct file *f, const char *text)
     return 0;
 }
 
-/* The backup of vim: the helper gets the key's text, and the key is hidden until it is created
- * again or the helper is removed too. p: the stored text, which is moved. */
-static int key_to_helper(struct live *l, struct file *f, const char *text, struct rendered *p)
+/* The backup of vim: the helper gets the key's text, which was loaded, and the key is hidden until
+ * it is created again or the helper is removed too. */
+static int key_to_helper(struct live *l, struct file *f, const char *text)
 {
+    CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
     struct name *x = f->name;
     struct gguf_value v;
-    const bool stored = shown_value(&p->of, &v);
-    const bool drafted = draft_is_shown(f) || (f->state != DRAFT_NONE && !stored);
-    int r = buf_error(&p->text);
-    if (r == 0)
-        r = helper_room(l, 0, drafted ? f->text.len : p->text.len);
+    const bool stored = shown_value(&s, &v);
+    int r = helper_room(l, 0, f->text.len);
     if (r < 0)
         return r;
     x->pins++;
@@ -248,20 +246,15 @@ static int key_to_helper(struct live *l, struct file *f, const char *text, struc
     if (r < 0)
         return r;
     f->kind = FILE_HELPER;
-    if (!drafted) {
-        buf_free(&f->text);
-        f->text = p->text;
-        p->text = BUF_INIT;
-    }
     l->helper_bytes += f->text.len;
-    if (f->state != DRAFT_NONE && f->state != DRAFT_EMPTIED)
-        draft_restart(l, f);
-    if (!drafted || !f->typed.set) { /* else the text that comes was given a type */
+    if (!draft_is_shown(f) || !f->typed.set) { /* else the text that comes was given a type */
         f->inherited = stored;
         f->typed =
             stored ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
                    : (struct typed){0};
     }
+    if (f->state != DRAFT_EMPTIED)
+        draft_restart(l, f);
     if (stored || f->pins) { /* it may be about to be stored */
         x->backup = f;
         f->backs = x;
@@ -313,9 +306,8 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
         return r < 0 ? r : 1;
     }
     q->number = 1; /* the target stays the key that it is */
-    int r = value_text(l, q, from, e);
-    if (r == 0)
-        r = value_accept(l, q, to, e);
+    int r = value_text(l, from, &q->text);
+    r = r < 0 ? err_set(e, r, "no memory for the edit") : value_accept(l, q, to, e);
     if (r >= 0)
         r = edit_remove(c, from->key, from->key_len, e);
     return r < 0 ? r : 1;
@@ -436,21 +428,25 @@ static int look(struct live *l, const char *old, const char *text, unsigned flag
 int live_rename(struct live *l, const char *old, const char *text, unsigned flags,
                 struct live_wait *w)
 {
-    CLEANUP(rendered_free) struct rendered p = {0};
     struct file *f = NULL;
     enum name_class class;
     int r;
     LOCKED(&l->lock);
     while ((r = look(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
-           f->kind == FILE_KEY && rendered_anew(l, f->name, &p))
-        ;
+           f->kind == FILE_KEY) {
+        if (f->state == DRAFT_REFUSED && value_is_stored(l, f->name))
+            draft_restart(l, f);
+        r = draft_load(l, f, 0);
+        if (r <= 0)
+            break;
+    }
     if (r != 0)
         return r < 0 ? r : 0;
     if (class == NAME_INVALID)
         return refuse_name(l, text);
     if (class == NAME_KEY)
         return rename_over_key(l, f, text, w);
-    return f->kind == FILE_KEY ? key_to_helper(l, f, text, &p) : rename_to_helper(l, f, text);
+    return f->kind == FILE_KEY ? key_to_helper(l, f, text) : rename_to_helper(l, f, text);
 }
 
 /* ---- links ---- */

@@ -63,7 +63,7 @@ struct name {
 
 /* The draft of a key: the text of a file that is open for writing, shared by all its handles. */
 enum draft_state {
-    DRAFT_NONE,    /* no handle and no request needs one */
+    DRAFT_NONE,    /* nothing was written; the stored text is taken when it is needed */
     DRAFT_CLEAN,   /* nothing was written since the text was accepted or taken from the key */
     DRAFT_EMPTIED, /* truncated or created, and not written since: no edit before its end */
     DRAFT_WRITTEN, /* to be judged */

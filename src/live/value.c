@@ -52,34 +52,15 @@ struct shown value_stored(const struct live *l, const struct name *x)
     return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(l->state), kv};
 }
 
-void rendered_free(struct rendered *p)
-{
-    shown_free(&p->of);
-    buf_free(&p->text);
-}
-
-bool rendered_anew(struct live *l, const struct name *x, struct rendered *p)
-{
-    struct shown now = value_stored(l, x);
-    if (now.snap == p->of.snap && now.kv == p->of.kv) {
-        shown_free(&now);
-        return false;
-    }
-    rendered_free(p);
-    p->of = now;
-    lock_drop(&l->lock);
-    shown_text(&p->of, &p->text);
-    lock_take(&l->lock);
-    return true;
-}
-
-int value_text(struct live *l, struct request *q, const struct name *x, struct err *e)
+int value_text(struct live *l, const struct name *x, struct buf *out)
 {
     CLEANUP(shown_free) struct shown s = value_stored(l, x);
+    if (!s.snap)
+        return 0;
     lock_drop(&l->lock);
-    shown_text(&s, &q->text);
+    shown_text(&s, out);
     lock_take(&l->lock);
-    return buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the edit") : 0;
+    return buf_error(out);
 }
 
 /* ---- from text to value ---- */
@@ -162,18 +143,6 @@ static bool is_over(const struct file *f)
     return !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED);
 }
 
-bool draft_wants_text(const struct file *f)
-{
-    return key_of(f) && (f->state == DRAFT_NONE || is_over(f));
-}
-
-/* A program that writes or truncates past the end of a text that was accepted has seen the size of
- * the stored text, so its draft begins with that. */
-static bool reaches(const struct file *f, uint64_t off)
-{
-    return key_of(f) && f->state == DRAFT_CLEAN && off > f->text.len;
-}
-
 static void enter(struct live *l, struct file *f, enum draft_state state)
 {
     f->state = state;
@@ -182,30 +151,47 @@ static void enter(struct live *l, struct file *f, enum draft_state state)
 
 void draft_restart(struct live *l, struct file *f)
 {
-    enter(l, f, DRAFT_CLEAN);
+    enter(l, f, DRAFT_NONE);
     f->broken = 0;
     if (f->kind == FILE_KEY)
         f->typed = (struct typed){0};
 }
 
-/* Begin the draft of a key with this text, which is moved, or that of a helper with its own. */
-static void draft_begin(struct live *l, struct file *f, struct buf *text)
+/* True if what is written or read at `off` needs the stored text of a key: also if it lies past the
+ * end of a text that was accepted, since the program has then seen the size of the stored one. */
+static bool lacks_text(const struct file *f, uint64_t off)
 {
-    if (f->kind == FILE_KEY) {
-        buf_free(&f->text);
-        f->text = *text;
-        *text = BUF_INIT;
-    }
-    draft_restart(l, f);
+    return key_of(f) &&
+           (f->state == DRAFT_NONE || (f->state == DRAFT_CLEAN && off > f->text.len));
 }
 
-int draft_open(struct live *l, struct file *f, struct rendered *p, const struct err *unready)
+int draft_load(struct live *l, struct file *f, uint64_t off)
+{
+    int r = 0;
+    f->pins++;
+    while (r == 0 && lacks_text(f, off)) {
+        CLEANUP(buf_free) struct buf text = BUF_INIT;
+        const uint64_t changes = l->changes;
+        r = value_text(l, f->name, &text);
+        if (r < 0 || changes != l->changes || !lacks_text(f, off))
+            continue;
+        buf_free(&f->text);
+        f->text = text;
+        text = BUF_INIT;
+        enter(l, f, DRAFT_CLEAN);
+        r = 1;
+    }
+    f->pins--;
+    return r;
+}
+
+int draft_open(struct live *l, struct file *f, const struct err *unready)
 {
     struct name *x = key_of(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
-    if (f->state == DRAFT_NONE || (x && is_over(f)))
-        draft_begin(l, f, &p->text);
+    if (x && is_over(f))
+        draft_restart(l, f);
     return 0;
 }
 
@@ -263,13 +249,15 @@ void draft_empty(struct live *l, struct live_file *h)
 
 void draft_accepted(struct file *f, uint64_t version, const struct typed *as)
 {
-    if (f->state == DRAFT_NONE || version > f->version) /* no draft's */
+    if (f->state == DRAFT_CLEAN && version != f->version) /* its text may be another one */
+        f->state = DRAFT_NONE;
+    if (version > f->version) /* no draft's */
         return;
     if (version > f->accepted)
         f->accepted = version;
     if (version >= f->refused.from && version <= f->refused.upto)
         f->refused.from = version + 1;
-    if (version < f->version) /* written on since */
+    if (version < f->version || f->state == DRAFT_NONE) /* written on since, or closed */
         return;
     f->state = DRAFT_CLEAN;
     if (f->typed.type == as->type && f->typed.elem == as->elem)
@@ -482,41 +470,29 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
 
 int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
 {
-    CLEANUP(rendered_free) struct rendered p = {0};
     if (!h->writes)
         return -EBADF;
     LOCKED(&l->lock);
-    struct file *f = h->file;
-    while (!h->append && reaches(f, off) && rendered_anew(l, f->name, &p))
-        ;
-    if (buf_error(&p.text))
-        return -ENOMEM;
-    if (!h->append && reaches(f, off))
-        draft_begin(l, f, &p.text);
-    return write_locked(l, h, off, bytes, n);
+    const int r = draft_load(l, h->file, h->append ? 0 : off);
+    return r < 0 ? r : write_locked(l, h, off, bytes, n);
 }
 
 int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,
                   struct live_wait *w)
 {
-    CLEANUP(rendered_free) struct rendered p = {0};
     struct err unready = {0};
-    struct file *f;
     int why = 0;
     const bool opened = h && h->writes;
     if (!opened)
         overlay_ready(l, &unready);
     LOCKED(&l->lock);
-    while ((f = opened ? h->file : file_numbered(l, number, &why)) && size > 0 &&
-           ((!opened && draft_wants_text(f)) || reaches(f, size)) && rendered_anew(l, f->name, &p))
-        ;
+    struct file *f = opened ? h->file : file_numbered(l, number, &why);
     if (!f || (!opened && (!f->name || f->kind == FILE_LINK)))
         return !f ? why : f->name ? -EINVAL : -ESTALE;
-    const bool again = reaches(f, size) && (opened || !draft_wants_text(f));
-    int r = buf_error(&p.text) ? -ENOMEM : opened ? 0 : draft_open(l, f, &p, &unready);
-    if (r == 0 && again)
-        draft_begin(l, f, &p.text);
-    if (r == 0)
+    int r = opened ? 0 : draft_open(l, f, &unready);
+    if (r == 0 && size > 0)
+        r = draft_load(l, f, size);
+    if (r >= 0)
         r = resize(l, f, size);
     if (opened) {
         mark_dirty(h);
@@ -613,15 +589,15 @@ static int accept_type(struct live *l, struct request *q, struct err *e)
     if (shown_value(&s, &v) && v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
         return err_set(e, -EOPNOTSUPP, "arrays of arrays cannot be edited");
     request_pin(q, x);
-    const int r = value_text(l, q, x, e);
-    return r < 0 ? r : value_accept(l, q, x, e);
+    return value_text(l, x, &q->text) < 0 ? err_set(e, -ENOMEM, "no memory for the edit")
+                                          : value_accept(l, q, x, e);
 }
 
 /* True if a type is for the text that comes (cp -a) rather than for the stored value. A text in the
  * queue is judged before the type. */
 static bool awaits_text(const struct live *l, const struct file *f)
 {
-    return !f->pins && f->state != DRAFT_NONE &&
+    return !f->pins && f->writers &&
            (draft_is_shown(f) || (f->state == DRAFT_REFUSED && f->dirty) ||
             !value_is_stored(l, f->name));
 }

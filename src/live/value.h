@@ -39,33 +39,23 @@ bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *r
 bool value_is_stored(const struct live *l, const struct name *x);
 /* Return the key's value in the accepted state, which the caller frees with shown_free(). */
 struct shown value_stored(const struct live *l, const struct name *x);
-/* Make the stored text of a key that of a request. Drops the lock meanwhile. Returns 0 or -ENOMEM. */
-int value_text(struct live *l, struct request *q, const struct name *x, struct err *e);
+/* Append the stored text of a key, if it has a value. Drops the lock meanwhile. Returns 0 or -ENOMEM. */
+int value_text(struct live *l, const struct name *x, struct buf *out);
 /* Make q->text the value of a key in l->pending. Drops the lock meanwhile. Returns as
  * request.apply(). */
 int value_accept(struct live *l, struct request *q, const struct name *x, struct err *e);
 
-/* The stored text of a key, rendered without the lock. */
-struct rendered {
-    struct shown of;
-    struct buf text;
-};
-void rendered_free(struct rendered *p);
-/* Render the stored text of x. Returns true if the lock was dropped for that, so that the caller
- * must look again; false if *p is that text. */
-bool rendered_anew(struct live *l, const struct name *x, struct rendered *p);
-
 /* True if the file shows its draft rather than a stored value. */
 bool draft_is_shown(const struct file *f);
-/* True if who opens the file for writing begins with the stored text. */
-bool draft_wants_text(const struct file *f);
-/* Begin the draft of a file unless it is being written. unready: why edits are refused, or 0. Moves
- * p->text, the stored text of a key. */
-int draft_open(struct live *l, struct file *f, struct rendered *p, const struct err *unready);
-/* Nothing was written since the text was accepted. */
+/* Open a file for writing. unready: why edits are refused, or 0. A draft that is over begins anew. */
+int draft_open(struct live *l, struct file *f, const struct err *unready);
+/* What was written is dropped, and the stored text counts. */
 void draft_restart(struct live *l, struct file *f);
+/* Have the draft of a key begin with the stored text if it has none, before it is used at `off`.
+ * Returns 0, 1 if that dropped the lock, or -ENOMEM. */
+int draft_load(struct live *l, struct file *f, uint64_t off);
 void draft_empty(struct live *l, struct live_file *h);
-/* This version of the text was accepted, as this type if that was set. */
+/* A version of the text was accepted, as this type if that was set; UINT64_MAX: another value. */
 void draft_accepted(struct file *f, uint64_t version, const struct typed *as);
 /* A file has no writers. What no flush has judged, because its program was killed or its wait was
  * interrupted, is judged now; the draft stays until then. w: who waits, or NULL. */

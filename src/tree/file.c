@@ -84,8 +84,7 @@ static int file_read_draft(struct tree_file *f, uint64_t off, size_t n, struct r
     r->bytes = r->scratch;
     if (f->view)
         return tensors_read_own(f, off, n, r);
-    r->len = live_read(f->tree->meta, f->live, off, n, r->scratch);
-    return 0;
+    return live_read(f->tree->meta, f->live, off, n, r->scratch, &r->len);
 }
 
 static int write_draft(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
