@@ -14,7 +14,7 @@
 
 /* ---- what did not reach the file ---- */
 
-static void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
 {
     const size_t len = notes->len;
     buf_str(notes, folder);
@@ -69,12 +69,9 @@ static void add_refused(const struct live *l, bool fresh, struct buf *out)
 /* Add a note for each key and tensor that is pending. */
 static void add_pending(const struct live *l, struct buf *out)
 {
-    CLEANUP(buf_free) struct buf pending = BUF_INIT;
-    overlay_notes(l, &pending);
-    const char *at = buf_text(&pending), *end = buf_text_end(&pending);
-    for (; at && at < end; at += strlen(at) + 1)
-        unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
-    if (l->unfinished && pending.len == 0) /* its keys are not known any more */
+    const size_t len = out->len;
+    overlay_notes(l, l->trouble.code ? l->trouble.msg : "not written", out);
+    if (l->unfinished && out->len == len) /* its keys are not known any more */
         unsaved_add(out, "", "metadata", l->trouble.msg);
 }
 
@@ -90,24 +87,15 @@ static void add_lost(const struct live *l, struct buf *out)
     add_pending(l, out);
 }
 
-void live_refused(struct live *l, struct buf *out)
+void live_notes(struct live *l, unsigned kinds, struct buf *out)
 {
     LOCKED(&l->lock);
-    add_refused(l, true, out);
-}
-
-void live_unsaved(struct live *l, struct buf *out)
-{
-    LOCKED(&l->lock);
-    add_refused(l, false, out);
-    add_lost(l, out);
-}
-
-void live_trouble(struct live *l, struct buf *out)
-{
-    LOCKED(&l->lock);
-    if (l->trouble.code)
+    if (kinds & NOTES_REFUSED)
+        add_refused(l, !(kinds & NOTES_LOST), out);
+    if (kinds & NOTES_TROUBLE && l->trouble.code)
         add_pending(l, out);
+    if (kinds & NOTES_LOST)
+        add_lost(l, out);
 }
 
 /* ---- beginning and end ---- */
@@ -221,24 +209,6 @@ int live_freshen(struct live *l, struct view *ret)
     return r;
 }
 
-/* True if another program changed the model. Accesses the disk. */
-static bool is_changed(struct live *l)
-{
-    struct edit_file f;
-    lock_take(&l->lock);
-    const bool asks = l->started && !l->busy; /* else the file is the worker's */
-    if (asks)
-        f = *l->file;
-    lock_drop(&l->lock);
-    if (!asks)
-        return false;
-    f.fd = -1;
-    if (edit_file_fresh(&f, NULL) != -ESTALE)
-        return false;
-    LOCKED(&l->lock);
-    return !l->busy && edit_id_equal(&f.id, &l->file->id);
-}
-
 static size_t accepted(const struct live *l)
 {
     return edit_change_count(&l->pending, LIVE_COUNT_MOST) + l->n_gone + l->tensors.n_gone;
@@ -246,11 +216,10 @@ static size_t accepted(const struct live *l)
 
 struct live_counts live_count(struct live *l)
 {
-    lock_take(&l->lock);
-    struct live_counts c = {.pending = accepted(l), .refused = l->n_errors};
-    lock_drop(&l->lock);
-    c.changed = is_changed(l);
-    return c;
+    struct err e;
+    overlay_ready(l, false, &e);
+    LOCKED(&l->lock);
+    return (struct live_counts){accepted(l), l->n_errors, e.code == -ESTALE};
 }
 
 bool live_idle(struct live *l, bool helpers)

@@ -99,18 +99,20 @@ struct note {
     size_t next; /* offset of the next note */
 };
 
+/* Add a note for PATH in this folder: "" or UNSAVED_TENSOR. Without memory it is left out. */
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
 /* Get the next note. Returns false at the end. */
 bool unsaved_next(const struct buf *notes, struct note *n);
 /* Write a line "PATH: WHY" for each note. */
 void unsaved_lines(const struct buf *notes, struct buf *out);
 
-/* Add a note for each file whose last write was refused, and for each edit that was not written.
- * Call this after live_finish(). */
-void live_unsaved(struct live *l, struct buf *notes);
-/* Add a note for each file whose last write was refused. */
-void live_refused(struct live *l, struct buf *notes);
-/* Add a note for each pending edit, if the last attempt to write them failed. */
-void live_trouble(struct live *l, struct buf *notes);
+enum live_notes {
+    NOTES_REFUSED = 1, /* each file whose last write was refused */
+    NOTES_TROUBLE = 2, /* each pending edit, if the last attempt to write them failed */
+    NOTES_LOST = 4,    /* after live_finish(): everything that was not written */
+};
+/* Add notes of these kinds. */
+void live_notes(struct live *l, unsigned kinds, struct buf *notes);
 
 /* ---- the newest state ---- */
 

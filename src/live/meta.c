@@ -304,7 +304,8 @@ void file_settle(struct live *l, struct file *f)
     const bool rests = !f->writers && !f->pins;
     if (rests)
         draft_end(f);
-    if (rests && f->kind == FILE_KEY && !f->opens) /* else somebody may read what it had as a helper */
+    if (rests && f->kind == FILE_KEY &&
+        !f->opens) /* else somebody may read what it had as a helper */
         buf_free(&f->text);
     if (rests && f->kind == FILE_KEY && f->name && !value_is_stored(l, f->name))
         file_drop(l, f);
@@ -383,7 +384,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     if (!h)
         return -ENOMEM;
     if (writes)
-        overlay_ready(l, &unready);
+        overlay_ready(l, true, &unready);
     lock_take(&l->lock);
     struct file *f = file_numbered(l, number, &r);
     if (f)
@@ -437,7 +438,7 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     if (!h)
         return -ENOMEM;
     flags = (flags & ~O_ACCMODE) | O_RDWR;
-    overlay_ready(l, &unready);
+    overlay_ready(l, true, &unready);
     lock_take(&l->lock);
     struct file *f = file_look(l, name, &why);
     if (!f && typed)
@@ -511,19 +512,6 @@ static struct shown attr_of(const struct live *l, const struct file *f, struct l
     return SHOWN_NONE;
 }
 
-/* The same for a key that nobody has touched. Returns false if its number may mean another file. */
-static bool attr_of_key(const struct live *l, uint32_t kv, struct live_attr *ret, struct shown *s)
-{
-    const struct gguf *own = snapshot_own(l->state);
-    const char *key = gguf_key(own, &own->kv[kv]);
-    const uint32_t n = own->kv[kv].key_len, number = born_number(l, key, n);
-    if (number == UINT32_MAX || file_known(l, number))
-        return false;
-    *ret = (struct live_attr){.number = number, .ino = number};
-    *s = (struct shown){snapshot_ref(l->state), gguf_find_key(l->state->gguf, key, n)};
-    return true;
-}
-
 static void measure(struct shown *s, struct live_attr *ret)
 {
     if (s->snap)
@@ -550,24 +538,17 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
     return f ? 0 : why;
 }
 
-/* Find a visible name. attrs: get all attributes, and count a reference. Call with the lock held. */
-static int find(struct live *l, const char *name, bool attrs, struct live_attr *ret,
+/* Find a visible name. refs: number of references to count. Call with the lock held. */
+static int find(struct live *l, const char *name, unsigned refs, struct live_attr *ret,
                 struct shown *s)
 {
-    int why = -ENOENT;
-    struct name *x = name_find(l, name);
-    const uint32_t kv = x ? UINT32_MAX : key_named(l, name);
-    if (kv != UINT32_MAX && attr_of_key(l, kv, ret, s))
-        return 0;
-    if (!attrs && x && !x->file && name_shows_key(l, x)) {
-        *ret = (struct live_attr){.number = x->ino, .ino = x->ino};
-        return 0;
-    }
+    int why;
     struct file *f = file_look(l, name, &why);
     if (!f)
         return why;
     *s = attr_of(l, f, ret);
-    f->lookups += attrs;
+    f->lookups += refs;
+    file_settle(l, f); /* it may have been made for this call */
     return 0;
 }
 
@@ -575,7 +556,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 {
     struct shown s = SHOWN_NONE;
     lock_take(&l->lock);
-    int r = find(l, name, true, ret, &s);
+    int r = find(l, name, 1, ret, &s);
     lock_drop(&l->lock);
     measure(&s, ret);
     return r;
@@ -593,65 +574,40 @@ void live_forget(struct live *l, uint32_t number, uint64_t n)
 
 /* ---- listing ---- */
 
-static int list_add(struct live_list *list, const char *text)
+/* List the names of the state, and then those that it lacks. */
+int live_list(struct live *l, struct buf *names)
 {
-    int r = array_grow(&list->at, &list->cap, list->n, sizeof(*list->at));
-    if (r < 0)
-        return r;
-    list->at[list->n++] = list->names.len;
-    buf_add(&list->names, text, strlen(text) + 1);
-    return buf_error(&list->names);
-}
-
-/* List the names of a state, and then those that it lacks. */
-static int list_names(struct live *l, struct live_list *ret)
-{
+    LOCKED(&l->lock);
     const struct snapshot *g = l->state;
     char text[TREE_NAME_MAX + 1];
-    int r = 0;
-    for (uint32_t kv = 0; kv < g->gguf->n_kv && r == 0; kv++) {
+    names->len = 0;
+    for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++) {
         const struct gguf_kv *k = &g->gguf->kv[kv];
         if (!snapshot_shows_key(g, kv))
             continue;
         (void)name_encode(gguf_key(g->gguf, k), k->key_len, text);
         const struct name *x = l->by_text.n ? name_find(l, text) : NULL;
         if (!x || (x->file && !x->gone) || name_shows_key(l, x))
-            r = list_add(ret, text);
+            buf_add(names, text, strlen(text) + 1);
     }
-    for (const struct name *x = l->first; x && r == 0; x = x->next)
+    for (const struct name *x = l->first; x; x = x->next)
         if (x->file && !value_is_stored(l, x))
-            r = list_add(ret, x->text);
-    return r;
+            buf_add(names, x->text, strlen(x->text) + 1);
+    return buf_error(names);
 }
 
-int live_list(struct live *l, struct live_list *list)
-{
-    struct live_list now = {0};
-    lock_take(&l->lock);
-    int r = list_names(l, &now);
-    lock_drop(&l->lock);
-    live_list_free(r < 0 ? &now : list);
-    if (r == 0)
-        *list = now;
-    return r;
-}
-
-void live_list_free(struct live_list *list)
-{
-    buf_free(&list->names);
-    free(list->at);
-    *list = (struct live_list){0};
-}
-
-int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
+int live_list_at(struct live *l, const struct buf *names, uint64_t *at, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret)
 {
     struct shown s = SHOWN_NONE;
-    lock_take(&l->lock);
     int r = -ENOENT;
-    for (; *i < list->n && r == -ENOENT; ++*i)
-        r = find(l, strcpy(name, (const char *)list->names.data + list->at[*i]), attrs, ret, &s);
-    *i -= r == 0;
+    lock_take(&l->lock);
+    while (r == -ENOENT && *at < names->len) {
+        const char *text = (const char *)names->data + *at;
+        if (*at == 0 || text[-1] == '\0')
+            r = find(l, strcpy(name, text), attrs, ret, &s);
+        *at += r < 0;
+    }
     lock_drop(&l->lock);
     if (attrs)
         measure(&s, ret);
@@ -672,7 +628,7 @@ int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
     const struct name *x = f ? f->name : NULL;
     if (x && f->kind == FILE_KEY)
         s = value_stored(l, x);
-    const bool typed = f && !s.snap && f->typed.set && !f->inherited;
+    const bool typed = f && !s.snap && f->typed.set && !f->backs;
     if (typed)
         v = (struct gguf_value){.type = (uint8_t)f->typed.type, .elem = (uint8_t)f->typed.elem};
     ret->helper = f && f->kind == FILE_HELPER;

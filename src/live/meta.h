@@ -35,21 +35,15 @@ void live_forget(struct live *l, uint32_t number, uint64_t n);
  * NULL. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 
-/* The names in the directory at one moment: keys in the model's order, then other files. Initially
- * zero. */
-struct live_list {
-    struct buf names; /* owned: NUL-terminated */
-    size_t *at;       /* owned: where each name begins */
-    size_t n, cap;
-};
-int live_list(struct live *l, struct live_list *list);
-void live_list_free(struct live_list *list);
+/* List the names in the directory at this moment, each with a NUL: keys in the model's order, then
+ * other files. */
+int live_list(struct live *l, struct buf *names);
 /*
- * Get entry *i or the next one that still exists. Returns 1 with its index in *i, or 0 at the end.
- * With `attrs`, all of *ret is set; otherwise only number, ino and link are set, and no reference
- * is taken.
+ * Get the name at byte *at of such a list, or the next one that still exists. Returns 1 with its
+ * place in *at, or 0 at the end. With `attrs`, all of *ret is set, and a reference is taken;
+ * otherwise the size is not.
  */
-int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
+int live_list_at(struct live *l, const struct buf *names, uint64_t *at, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 
 /*

@@ -183,7 +183,7 @@ int live_unlink(struct live *l, const char *text)
 {
     struct err unready;
     int why;
-    overlay_ready(l, &unready);
+    overlay_ready(l, true, &unready);
     LOCKED(&l->lock);
     struct file *f = l->stop ? NULL : file_look(l, text, &why);
     if (!f)
@@ -234,9 +234,8 @@ static int rename_to_helper(struct live *l, struct file *f, const char *text)
 static int key_to_helper(struct live *l, struct file *f, const char *text)
 {
     CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
-    struct name *x = f->name;
     struct gguf_value v;
-    const bool stored = shown_value(&s, &v);
+    struct name *x = f->name;
     int r = helper_room(l, 0, f->text.len);
     if (r < 0)
         return r;
@@ -247,15 +246,11 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
         return r;
     f->kind = FILE_HELPER;
     l->helper_bytes += f->text.len;
-    if (!draft_is_shown(f) || !f->typed.set) { /* else the text that comes was given a type */
-        f->inherited = stored;
-        f->typed =
-            stored ? (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem}
-                   : (struct typed){0};
-    }
+    if (!f->typed.set && shown_value(&s, &v)) /* else the text that comes was given a type */
+        f->typed = (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem};
     if (f->state != DRAFT_EMPTIED)
         draft_restart(l, f);
-    if (stored || f->pins) { /* it may be about to be stored */
+    if (s.snap || f->pins) { /* it may be about to be stored */
         x->backup = f;
         f->backs = x;
     }
@@ -266,18 +261,18 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
 /* Make the file that was renamed the file of a key. */
 static void become_key(struct live *l, struct file *f, struct name *to)
 {
+    const bool copy = f->backs;
     struct name *backs = f->backs == to ? NULL : f->backs;
-    if (f->backs)
+    if (copy)
         f->backs->backup = NULL;
     f->backs = NULL;
     name_spare(l, to);
     if (f->kind == FILE_HELPER) {
         l->helper_bytes -= f->text.len;
-        if (f->inherited || f->state != DRAFT_EMPTIED)
+        if (copy || f->state != DRAFT_EMPTIED)
             f->typed = (struct typed){0};
     }
     f->kind = FILE_KEY;
-    f->inherited = false;
     file_move(l, f, to);
     lost_backup(l, backs);
 }
@@ -285,10 +280,9 @@ static void become_key(struct live *l, struct file *f, struct name *to)
 /* A helper over a key. */
 static int accept_helper(struct live *l, struct request *q, struct err *e)
 {
-    const struct file *f = q->file;
+    const bool copy = q->file->backs; /* its type is that of a key */
     name_spare(l, q->to);
-    const bool takes = f->typed.set && !(f->inherited && value_is_stored(l, q->to));
-    q->typed = takes ? f->typed : (struct typed){0};
+    q->typed = copy && value_is_stored(l, q->to) ? (struct typed){0} : q->file->typed;
     return value_accept(l, q, q->to, e);
 }
 

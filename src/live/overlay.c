@@ -3,6 +3,7 @@
 #include "live/overlay.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -158,49 +159,49 @@ static int make_without(struct live *l, const struct edit_change *c, const struc
     return r < 0 ? r : make_state(l, state, state->snap, &p, ret, e);
 }
 
-/* Show a view of the accepted state; *v is the replaced one then. */
-static void show_now(struct live *l, struct view *v)
+/* Show a view of the state after so many changes; *v is the replaced one then. */
+static void show_state(struct live *l, struct view *v, uint64_t changes)
 {
     *v = newest_put_view(l->newest, v->snap, v->store);
-    l->as_shown = l->changes;
+    l->as_shown = changes;
 }
 
 int overlay_freshen(struct live *l, struct err *e)
 {
-    int r = 0;
+    const struct view accepted = {l->state, l->over, NULL};
+    const uint64_t changes = l->changes;
+    struct edit_change c;
     assert(lock_held(&l->lock));
-    while (r == 0 && l->as_shown != l->changes) {
-        const struct view accepted = {l->state, l->over, NULL};
-        struct view state = view_ref(&accepted), v = VIEW_INIT;
-        const uint64_t changes = l->changes;
-        struct edit_change c;
-        edit_change_init(&c, &(struct edit_base){.g = snapshot_own(l->state),
-                                                 .ids = l->state->ids,
-                                                 .numbers = &l->newest->numbers});
-        r = remove_gone(l, &c, e);
-        lock_drop(&l->lock);
-        if (r == 0 && edit_change_is_empty(&c))
-            v = view_ref(&state);
-        else if (r == 0)
-            r = make_without(l, &c, &state, &v, e);
-        lock_take(&l->lock);
-        if (r == 0 && changes == l->changes && changes != l->as_shown)
-            show_now(l, &v);
-        lock_drop(&l->lock);
-        edit_change_free(&c);
-        view_free(&v);
-        view_free(&state);
-        lock_take(&l->lock);
-    }
+    if (l->as_shown == changes)
+        return 0;
+    struct view state = view_ref(&accepted), v = VIEW_INIT;
+    edit_change_init(&c, &(struct edit_base){.g = snapshot_own(l->state),
+                                             .ids = l->state->ids,
+                                             .numbers = &l->newest->numbers});
+    int r = remove_gone(l, &c, e);
+    lock_drop(&l->lock);
+    if (r == 0 && edit_change_is_empty(&c))
+        v = view_ref(&state);
+    else if (r == 0)
+        r = make_without(l, &c, &state, &v, e);
+    lock_take(&l->lock);
+    if (r == 0 && changes > l->as_shown) /* else a newer one is shown */
+        show_state(l, &v, changes);
+    lock_drop(&l->lock);
+    edit_change_free(&c);
+    view_free(&v);
+    view_free(&state);
+    lock_take(&l->lock);
     return r;
 }
 
 /* ---- what the log says ---- */
 
-/* Describe what an edit does to a key or tensor. Writes nothing if it does nothing. */
-static void put_note(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
+/* Note what an edit does to a key or tensor, if it does something. */
+static void add_slot(const struct edit_change *c, const struct edit_slot *s, const char *why,
+                     struct buf *out)
 {
-    char name[SHOW_MAX], old[SHOW_MAX];
+    char name[SHOW_MAX], old[SHOW_MAX], line[3 * SHOW_MAX];
     const bool tensor = s->kind == EDIT_TENSOR, known = s->old != EDIT_NONE;
     if (s->gone && !known)
         return;
@@ -211,31 +212,36 @@ static void put_note(const struct edit_change *c, const struct edit_slot *s, str
     else if (known)
         (void)show(old, gguf_key(c->on.g, &c->on.g->kv[s->old]), c->on.g->kv[s->old].key_len);
     const bool renamed = known && !s->gone && strcmp(name, old) != 0;
-    buf_printf(out, "%s%s: %s%s", tensor ? UNSAVED_TENSOR : "", known ? old : name,
-               s->gone   ? "removed"
-               : renamed ? "renamed to "
-               : known   ? "changed"
-                         : "new",
-               renamed ? name : "");
-    buf_char(out, '\0');
+    (void)snprintf(line, sizeof(line), "%s: %s%s", known ? old : name,
+                   s->gone   ? "removed"
+                   : renamed ? "renamed to "
+                   : known   ? "changed"
+                             : "new",
+                   renamed ? name : "");
+    unsaved_add(out, tensor ? UNSAVED_TENSOR : "", line, why);
 }
 
-void overlay_notes(const struct live *l, struct buf *out)
+static void add_gone(const char *folder, const void *name, size_t n, const char *why,
+                     struct buf *out)
 {
-    char shown[SHOW_MAX];
+    char shown[SHOW_MAX], line[2 * SHOW_MAX];
+    (void)snprintf(line, sizeof(line), "%s: removed", show(shown, name, n));
+    unsaved_add(out, folder, line, why);
+}
+
+void overlay_notes(const struct live *l, const char *why, struct buf *out)
+{
     struct edit_tensor t;
     for (size_t i = 0; i < l->pending.n; i++)
-        put_note(&l->pending, l->pending.slot[i], out);
+        add_slot(&l->pending, l->pending.slot[i], why, out);
     for (const struct name *x = l->first; x && l->n_gone; x = x->next)
         if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}))
-            buf_printf(out, "%s: removed%c", show(shown, x->key, x->key_len), '\0');
+            add_gone("", x->key, x->key_len, why, out);
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
         if (o->gone && edit_tensor_numbered(&l->pending, o->number, &t))
-            buf_printf(out, UNSAVED_TENSOR "%s: removed%c", show(shown, t.name, t.name_len), '\0');
+            add_gone(UNSAVED_TENSOR, t.name, t.name_len, why, out);
     }
-    if (buf_error(out)) /* whole notes only */
-        out->len = 0;
 }
 
 /* ---- writing ---- */
@@ -267,14 +273,13 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
 /* Log the outcome for each key. why: why it was not written, or NULL. */
 static void log_notes(const struct accept *a, const struct err *why)
 {
-    const char *at = buf_text(&a->notes), *end = buf_text_end(&a->notes);
-    for (; at && at < end; at += strlen(at) + 1)
+    for (struct note n = {0}; unsaved_next(&a->notes, &n);)
         if (why)
-            live_log(a->l, LOG_ERR, a->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
+            live_log(a->l, LOG_ERR, a->result.unfinished ? "%s: %s" : "%s: not written: %s", n.path,
                      why->msg);
         else
-            live_log(a->l, LOG_INFO, "%s; %s, %lld ms", at, edit_strategy_name(a->result.strategy),
-                     when_ms() - a->begun);
+            live_log(a->l, LOG_INFO, "%s; %s, %lld ms", n.path,
+                     edit_strategy_name(a->result.strategy), when_ms() - a->begun);
 }
 
 /* Make a store of the new file for readers. If the file cannot be mapped, readers continue with
@@ -359,7 +364,7 @@ static void accepted(struct live *l, const struct view *g, bool written)
     l->changes++;
     if (!is_hiding(l)) {
         l->old[2] = view_ref(g);
-        show_now(l, &l->old[2]);
+        show_state(l, &l->old[2], l->changes);
     } else if (written) { /* removed while it was written */
         queue_later(l, l->tensors.n_gone ? QUEUE_TENSORS : QUEUE_REMOVALS, true);
     }
@@ -418,7 +423,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     bool astray = l->astray;
     newest_touch(l->newest);
     if (a->write)
-        overlay_notes(l, &a->notes);
+        overlay_notes(l, "", &a->notes);
     lock_drop(&l->lock);
     int r = make_state(l, &l->disk, l->state, &a->p, &g, e);
     *done = r == 0 && !a->write;
@@ -472,20 +477,18 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
 
 /* ---- before an edit ---- */
 
-void overlay_ready(struct live *l, struct err *e)
+void overlay_ready(struct live *l, bool fully, struct err *e)
 {
     struct edit_disk disk;
     *e = (struct err){0};
     lock_take(&l->lock);
-    if (l->busy) { /* the file is the worker's */
-        lock_drop(&l->lock);
-        return;
-    }
+    const bool asks = l->started && !l->busy; /* else the file is the worker's */
     struct edit_file f = *l->file;
     struct store *s = store_ref(l->disk.store);
     lock_drop(&l->lock);
     f.fd = s->file[0]->fd;
-    if (edit_look(&f, &l->opt.edit, &disk, e) == -ESTALE) {
+    if (asks &&
+        (fully ? edit_look(&f, &l->opt.edit, &disk, e) : edit_file_fresh(&f, e)) == -ESTALE) {
         LOCKED(&l->lock);
         if (l->busy || !edit_id_equal(&l->file->id, &f.id)) /* by an edit of this mount */
             *e = (struct err){0};

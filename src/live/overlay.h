@@ -25,17 +25,18 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
 /* Free the views that the last edit replaced. Only the worker calls this, without the lock. */
 void overlay_retire(struct live *l);
 
-/* Show the accepted state without what is gone, if the newest view shows another one. Drops the
- * lock meanwhile. Returns 0 or -errno. */
+/* Show the accepted state without what is gone, as it is now or later, if the newest view shows an
+ * older one. Drops the lock meanwhile. Returns 0 or -errno. */
 int overlay_freshen(struct live *l, struct err *e);
 
 /*
  * Find out, without the lock, whether the model can be edited at all now, and set *e to the reason
- * if not. Call before an edit, because shells ignore the result of close(2).
+ * if not. Call before an edit, because shells ignore the result of close(2). fully: also whether it
+ * can be written; else only whether another program has changed its file (-ESTALE).
  */
-void overlay_ready(struct live *l, struct err *e);
+void overlay_ready(struct live *l, bool fully, struct err *e);
 
-/* Name each key that is pending in one NUL-terminated line, "KEY: what". */
-void overlay_notes(const struct live *l, struct buf *out);
+/* Add a note, "KEY: what", for each key and tensor that is pending. */
+void overlay_notes(const struct live *l, const char *why, struct buf *out);
 
 #endif

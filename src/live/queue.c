@@ -74,8 +74,6 @@ static void serve(struct live *l, struct request *q)
     if (q->end)
         r = q->end(l, q, r, &e);
     (void)overlay_freshen(l, &e);
-    while (q->asked)
-        (void)lock_wait(&l->lock, &l->queue.rest, NULL);
     struct live_wait *w = q->wait;
     l->queue.running = NULL;
     request_free(l, q);
@@ -159,13 +157,18 @@ int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w)
 
 /* ---- signals ---- */
 
-/* Return a request that is running or waits, and for which somebody waits: the one with this
- * identity or, if that is NULL, one that was not asked in this round. */
+/* True if somebody waits for a request: under this identity or, if that is NULL, although a signal
+ * has ended the wait. */
+static bool is_meant(const struct request *q, const void *request)
+{
+    struct live_wait *w = q->wait;
+    return w && (request ? w->request == request : w->stopped && w->stopped(w));
+}
+
 static struct request *find_wait(const struct queue *s, const void *request)
 {
     struct request *q = s->running ? s->running : s->first;
-    while (q && !(q->wait && (request ? q->wait->request == request
-                                      : q->wait->stopped && q->round != s->round)))
+    while (q && !is_meant(q, request))
         q = q == s->running ? s->first : q->next;
     return q;
 }
@@ -194,10 +197,8 @@ static void end_wait(struct live *l, struct request *q)
 
 void queue_interrupt(struct live *l, const void *request)
 {
-    struct request *q;
     LOCKED(&l->lock);
-    while ((q = find_wait(&l->queue, request)) && q->asked)
-        (void)lock_wait(&l->lock, &l->queue.rest, NULL);
+    struct request *q = find_wait(&l->queue, request);
     if (q)
         end_wait(l, q);
 }
@@ -209,18 +210,8 @@ static bool watch(struct pool_job *j, struct timespec *again)
     struct queue *s = &l->queue;
     struct request *q;
     LOCKED(&l->lock);
-    s->round++;
-    while ((q = find_wait(s, NULL))) {
-        q->round = s->round;
-        q->asked = true;
-        lock_drop(&l->lock); /* it reads /proc */
-        const bool stops = q->wait->stopped(q->wait);
-        lock_take(&l->lock);
-        q->asked = false;
-        cond_broadcast(&s->rest);
-        if (stops)
-            end_wait(l, q);
-    }
+    while ((q = find_wait(s, NULL)))
+        end_wait(l, q);
     *again = when_after(WATCH_MS);
     return s->working;
 }

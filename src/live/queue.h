@@ -19,8 +19,6 @@ enum when { WHEN_DUE, WHEN_MODE, WHEN_NOW };
 struct request {
     struct request *next;
     struct live_wait *wait; /* NULL: nobody waits, or no longer */
-    unsigned round;         /* when `wait` was last asked whether a signal ended it */
-    bool asked;             /* it is being asked, and must stay */
     enum when when;
     /*
      * Make the edit in l->pending; may drop the lock meanwhile. Returns 1 if pending was changed, 0

@@ -82,7 +82,6 @@ struct file {
      * key up before it was touched, so these references are not counted, and the number keeps its
      * meaning to the end. */
     bool first;
-    bool inherited; /* HELPER: `typed` is the type of the key that it was */
     /* KEY: the type for the next edit, set by opening KEY:TYPE or by setxattr. HELPER: that of the
      * key that it may become. */
     struct typed typed;
@@ -116,8 +115,7 @@ struct queue {
     struct request *first, **end; /* waiting; owned */
     struct request *running;
     bool working;             /* the worker has a turn */
-    unsigned round;           /* of `watch` */
-    struct cond rest;         /* signalled when `working` or request.asked ends */
+    struct cond rest;         /* signalled when `working` ends */
     struct pool_job worker;   /* runs while there are requests */
     struct pool_job tick;     /* runs at `due` */
     struct pool_job watch;    /* looks for signals to waiting programs */

@@ -162,7 +162,7 @@ int live_tensor_remove(struct live *l, const char *file)
     const struct err place = {.code = -EOPNOTSUPP, .msg = "a tensor cannot be removed in place"};
     struct err unready;
     uint32_t number;
-    overlay_ready(l, &unready);
+    overlay_ready(l, true, &unready);
     LOCKED(&l->lock);
     int r = find_shown(l, file, &number);
     struct object *o = r == 0 ? object_get(l, number) : NULL;

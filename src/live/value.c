@@ -161,8 +161,7 @@ void draft_restart(struct live *l, struct file *f)
  * end of a text that was accepted, since the program has then seen the size of the stored one. */
 static bool lacks_text(const struct file *f, uint64_t off)
 {
-    return key_of(f) &&
-           (f->state == DRAFT_NONE || (f->state == DRAFT_CLEAN && off > f->text.len));
+    return key_of(f) && (f->state == DRAFT_NONE || (f->state == DRAFT_CLEAN && off > f->text.len));
 }
 
 int draft_load(struct live *l, struct file *f, uint64_t off)
@@ -333,7 +332,7 @@ static struct request *about_text(struct live *l, struct file *f)
     struct request *q = request_new(l, f, NULL, NULL);
     if (q) {
         buf_add(&q->text, f->text.data, f->text.len);
-        if (!f->inherited) /* else the key that it becomes has its own */
+        if (!f->backs) /* else it is that of a key */
             q->typed = f->typed;
         q->number = f->version;
         q->apply = key_of(f) ? accept_text : accept_renamed;
@@ -393,15 +392,6 @@ static bool is_whole(const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-/* True if the stored string begins with these bytes: it is always accepted, even if it is not
- * UTF-8. */
-static bool begins(const struct shown *old, const struct buf *text)
-{
-    struct gguf_value v;
-    return shown_value(old, &v) && v.type == GGUF_STRING && v.len >= text->len &&
-           memcmp(v.data, text->data, text->len) == 0;
-}
-
 /* Return the error that a whole text must end with, or 0. Call without the lock. */
 static int check_text(const struct request *q, const struct snapshot *g, const struct shown *old,
                       struct err *e)
@@ -412,7 +402,7 @@ static int check_text(const struct request *q, const struct snapshot *g, const s
     int r = parse(q, x, &g->gguf->fmt, old, &type, &payload, e);
     if (r == 0)
         r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, e);
-    return r == -EINVAL || r == -ERANGE || (r == -EILSEQ && !begins(old, &q->text)) ? r : 0;
+    return r == -EINVAL || r == -ERANGE || r == -EILSEQ ? r : 0;
 }
 
 /* Refuse a text while it is written, if nothing that follows could make it a value: a shell's echo
@@ -484,7 +474,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     int why = 0;
     const bool opened = h && h->writes;
     if (!opened)
-        overlay_ready(l, &unready);
+        overlay_ready(l, true, &unready);
     LOCKED(&l->lock);
     struct file *f = opened ? h->file : file_numbered(l, number, &why);
     if (!f || (!opened && (!f->name || f->kind == FILE_LINK)))
@@ -616,7 +606,6 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         return -EPERM;
     if (f->kind == FILE_HELPER || awaits_text(l, f)) { /* a helper: rsync -X */
         f->typed = type;
-        f->inherited = false;
         return 0;
     }
     struct request *q = request_new(l, f, NULL, NULL);

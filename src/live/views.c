@@ -547,7 +547,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
         return -ENOMEM;
     h->append = flags & O_APPEND;
     if (writes && view != TENSOR_ASIDE)
-        overlay_ready(l, &unready);
+        overlay_ready(l, true, &unready);
     lock_take(&l->lock);
     int r = open_locked(l, tensor, row, view, writes, h);
     if (r == 0 && unready.code)

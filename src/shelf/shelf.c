@@ -560,7 +560,7 @@ static void add_unsaved(const struct use *u, void *out)
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     const char *name = path_name(u->slot->is.path);
     char shown[SHOW_MAX];
-    live_unsaved(tree_live(u->tree), &notes);
+    live_notes(tree_live(u->tree), NOTES_REFUSED | NOTES_LOST, &notes);
     for (struct note n = {0}; unsaved_next(&notes, &n);)
         buf_printf(out, "%s: %s: %s\n", show(shown, name, strlen(name)), n.path, n.why);
 }

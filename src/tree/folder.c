@@ -20,8 +20,7 @@ struct child {
 struct tree_dir {
     struct tree *t;
     uint64_t node;
-    bool keys; /* the directory is metadata/, with entries in `list` */
-    struct live_list list;
+    bool keys;           /* the directory is metadata/, with all its entries in `names` */
     struct buf children; /* of struct child */
     struct buf names;    /* each NUL-terminated */
 };
@@ -217,7 +216,7 @@ static int open_list(struct tree_dir *d)
     CLEANUP(view_free) struct view v = VIEW_INIT;
     const struct node n = ino_node(d->node);
     if (d->keys)
-        return live_list(d->t->meta, &d->list);
+        return live_list(d->t->meta, &d->names);
     int r = live_freshen(d->t->meta, &v);
     if (r < 0)
         return r;
@@ -253,7 +252,6 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 
 void tree_closedir(struct tree_dir *d)
 {
-    live_list_free(&d->list);
     buf_free(&d->children);
     buf_free(&d->names);
     atomic_fetch_sub(&d->t->open, 1);
@@ -292,7 +290,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
 {
     uint64_t i = *cookie - 2;
     struct live_attr a;
-    int r = live_list_at(t->meta, &d->list, &i, attrs, name, &a);
+    int r = live_list_at(t->meta, &d->names, &i, attrs, name, &a);
     if (r <= 0)
         return r;
     if (attrs)

@@ -51,8 +51,8 @@ void errors_text(struct tree *t, struct buf *out)
 {
     CLEANUP(buf_free) struct buf refused = BUF_INIT, trouble = BUF_INIT;
     const struct buf *of[] = {&refused, &trouble};
-    live_refused(t->meta, &refused);
-    live_trouble(t->meta, &trouble);
+    live_notes(t->meta, NOTES_REFUSED, &refused);
+    live_notes(t->meta, NOTES_TROUBLE, &trouble);
     for (size_t i = 0; i < COUNT(of); i++)
         for (struct note n = {0}; unsaved_next(of[i], &n);) {
             const bool tensor = strncmp(n.path, UNSAVED_TENSOR, strlen(UNSAVED_TENSOR)) == 0;

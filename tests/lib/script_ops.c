@@ -762,7 +762,7 @@ OP(states)
 static void unsaved(struct tree *t, struct buf *out)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    live_unsaved(tree_live(t), &notes);
+    live_notes(tree_live(t), NOTES_REFUSED | NOTES_LOST, &notes);
     unsaved_lines(&notes, out);
     buf_char(out, '\0');
 }
