@@ -291,6 +291,15 @@ void name_keep(struct live *l, struct name *x)
     queue_spared(l);
 }
 
+void names_spare_all(struct live *l, const struct err *why)
+{
+    for (struct name *x = l->first; x && l->n_gone; x = x->next)
+        if (x->gone) {
+            name_keep(l, x);
+            (void)name_refused(l, x, why);
+        }
+}
+
 void name_spare(struct live *l, struct name *x)
 {
     name_keep(l, x);

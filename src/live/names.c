@@ -307,32 +307,20 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     return r < 0 ? r : 1;
 }
 
-/* If a signal ended the wait, either name may have changed since: the new one may have been removed,
- * or have a file, which its writers must not lose. */
-static void end_rename(struct live *l, struct request *q)
-{
-    struct file *f = q->file;
-    const struct name *to = q->to;
-    if (!q->wait && (to->file || to->gone || to->backup)) {
-        file_drop(l, f);
-        return;
-    }
-    become_key(l, f, q->to);
-    if (f->state != DRAFT_NONE && !f->writers)
-        (void)draft_judge_rest(l, f, NULL);
-}
-
 static int renamed(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
     struct name *from = q->from, *to = q->to;
     const bool key = from->key;
+    /* If a signal ended the wait, either name may have changed since: the new one may have been
+     * removed, or have a file, which its writers must not lose. */
     const bool moved = f->name != from || f->kind != (key ? FILE_KEY : FILE_HELPER);
+    const bool taken = !q->wait && (to->file || to->gone || to->backup);
     int why;
     if (r < 0 && !q->done)
         return name_refused(l, name_file(l, to, &why) || !from->file ? to : from, e);
     if (key && !q->changed) {
-        if (!moved)
+        if (!moved && !taken)
             rename_plainly(l, f, to);
         return r;
     }
@@ -348,8 +336,14 @@ static int renamed(struct live *l, struct request *q, int r, const struct err *e
         if (!q->number)
             to->ino = from->ino; /* a new name of the same key */
     }
-    if (!moved)
-        end_rename(l, q);
+    if (moved)
+        return r;
+    if (taken)
+        file_drop(l, f);
+    else
+        become_key(l, f, to);
+    if (f->state != DRAFT_NONE && !f->writers)
+        (void)draft_judge_rest(l, f, NULL);
     return r;
 }
 

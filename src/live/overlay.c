@@ -399,6 +399,21 @@ static int plan(struct live *l, struct edit_plan *p, bool *cheap, struct err *e)
     return r;
 }
 
+/* Plan what is pending without the removals, which begin at `mark` and cannot be written: they are
+ * taken back if they alone prevent the edit. */
+static int plan_without(struct live *l, struct accept *a, size_t mark, struct err *e)
+{
+    const struct err why = *e;
+    bool cheap;
+    edit_undo(&l->pending, mark);
+    a->mixed = false;
+    const bool others = !edit_change_is_empty(&l->pending);
+    const int r = others ? plan(l, &a->p, &cheap, e) : why.code;
+    if (r == 0 || !others)
+        names_spare_all(l, &why);
+    return r;
+}
+
 /* Plan what is pending, with the removals if it is written now. */
 static int prepare(struct live *l, struct accept *a, struct err *e)
 {
@@ -408,10 +423,12 @@ static int prepare(struct live *l, struct accept *a, struct err *e)
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = plan(l, &a->p, &cheap, e);
+    if (r == -EOPNOTSUPP && a->mixed) /* relayout=inplace */
+        return plan_without(l, a, mark, e);
     if (r < 0 || !a->write || a->sure || cheap)
         return r;
     a->write = false;
-    if (edit_mark(&l->pending) == mark)
+    if (!a->mixed)
         return 0;
     edit_undo(&l->pending, mark);
     return plan(l, &a->p, &cheap, e);

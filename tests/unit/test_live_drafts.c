@@ -26,6 +26,8 @@
 #define FOUR(x) x x x x
 
 static const struct script scripts[] = {
+    {"what is appended after a truncation that was no edit follows the stored text", NULL,
+     "open A a.count w append; truncate a.count 0; write A '\n'; close A; good a.count", UNCHANGED},
     SPOILS("a.count", "x"),
     SPOILS("a.count", "7x"),
     SPOILS("a.count", "7 8"),

@@ -6,6 +6,12 @@
 
 static const struct script scripts[] = {
     /* ---- an edit is refused ---- */
+    {"a removal that cannot be made in place is taken back, and other edits are made",
+     "auto inplace",
+     "rm a.list; gone a.list; put a.count '9'; text a.list '1\n2\n3\n'; refused a.list;"
+     "rm a.list; fsync =EOPNOTSUPP; text a.list '1\n2\n3\n'; put a.count '7'; fsync; logged "
+     "'a.list'",
+     UNCHANGED},
     {"an alignment that the strategy cannot write leaves other edits", "sync inplace",
      "put a.count '9'; put general.alignment '64' =EOPNOTSUPP; gone general.alignment;"
      "shown a.name:string=one a.count:u32=9 " A_OTHER A_LIST "; fsync; text a.count '9\n'",

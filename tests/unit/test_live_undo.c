@@ -27,6 +27,9 @@ static const struct script scripts[] = {
      "put a.name 'two'; open A a.name r; undo; text a.name 'one\n'; read A 'two\n'; close A;"
      "time noted a.count; undo; time same a.count; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"what is appended after an undo follows the restored text", "history close",
+     "open A a.name w append; write A x; flush A; text a.name 'one\nx\n'; undo; write A y; close A",
+     "a.name:string=one,y " A_COUNT A_OTHER A_LIST},
     {"an undo that changes a key removes its user.gguf.error", "history close",
      "put a.name 'two'; put a.count 'x' =EINVAL; rm a.other; fsync; refused a.count; undo;"
      "refused a.count; undo; forgive a.count; put a.count '9'; put a.count 'x' =EINVAL;"
