@@ -303,8 +303,10 @@ void names_spare_all(struct live *l, const struct err *why)
 void name_spare(struct live *l, struct name *x)
 {
     name_keep(l, x);
-    if (x->backup)
+    if (x->backup) {
         x->backup->backs = NULL;
+        x->backup->typed = (struct typed){0}; /* it was that of the key */
+    }
     x->backup = NULL;
 }
 
