@@ -303,10 +303,8 @@ void names_spare_all(struct live *l, const struct err *why)
 void name_spare(struct live *l, struct name *x)
 {
     name_keep(l, x);
-    if (x->backup) {
+    if (x->backup)
         x->backup->backs = NULL;
-        x->backup->typed = (struct typed){0}; /* it was that of the key */
-    }
     x->backup = NULL;
 }
 
@@ -639,7 +637,7 @@ int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
     const struct name *x = f ? f->name : NULL;
     if (x && f->kind == FILE_KEY)
         s = value_stored(l, x);
-    const bool typed = f && !s.snap && f->typed.set && !f->backs;
+    const bool typed = f && !s.snap && f->typed.set && !f->typed.inherited;
     if (typed)
         v = (struct gguf_value){.type = (uint8_t)f->typed.type, .elem = (uint8_t)f->typed.elem};
     ret->helper = f && f->kind == FILE_HELPER;

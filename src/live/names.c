@@ -247,7 +247,8 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
     f->kind = FILE_HELPER;
     l->helper_bytes += f->text.len;
     if (!f->typed.set && shown_value(&s, &v)) /* else the text that comes was given a type */
-        f->typed = (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem};
+        f->typed =
+            (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem, true};
     if (f->state != DRAFT_EMPTIED)
         draft_restart(l, f);
     if (s.snap || f->pins) { /* it may be about to be stored */
@@ -261,15 +262,14 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
 /* Make the file that was renamed the file of a key. */
 static void become_key(struct live *l, struct file *f, struct name *to)
 {
-    const bool copy = f->backs;
     struct name *backs = f->backs == to ? NULL : f->backs;
-    if (copy)
+    if (f->backs)
         f->backs->backup = NULL;
     f->backs = NULL;
     name_spare(l, to);
     if (f->kind == FILE_HELPER) {
         l->helper_bytes -= f->text.len;
-        if (copy || f->state != DRAFT_EMPTIED)
+        if (f->typed.inherited || f->state != DRAFT_EMPTIED)
             f->typed = (struct typed){0};
     }
     f->kind = FILE_KEY;
@@ -280,9 +280,9 @@ static void become_key(struct live *l, struct file *f, struct name *to)
 /* A helper over a key. */
 static int accept_helper(struct live *l, struct request *q, struct err *e)
 {
-    const bool copy = q->file->backs; /* its type is that of a key */
+    const struct typed *t = &q->file->typed;
     name_spare(l, q->to);
-    q->typed = copy && value_is_stored(l, q->to) ? (struct typed){0} : q->file->typed;
+    q->typed = t->inherited && value_is_stored(l, q->to) ? (struct typed){0} : *t;
     return value_accept(l, q, q->to, e);
 }
 

@@ -332,7 +332,7 @@ static struct request *about_text(struct live *l, struct file *f)
     struct request *q = request_new(l, f, NULL, NULL);
     if (q) {
         buf_add(&q->text, f->text.data, f->text.len);
-        if (!f->backs) /* else it is that of a key */
+        if (!f->typed.inherited) /* else the key that it becomes has its own */
             q->typed = f->typed;
         q->number = f->version;
         q->apply = key_of(f) ? accept_text : accept_renamed;
