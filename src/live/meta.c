@@ -429,7 +429,7 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
     if (f->kind != FILE_KEY)
         return 0;
     if (flags & LIVE_MKSTEMP && name_is_temporary(l, name)) /* its text stays as it is */
-        f->typed = (struct typed){true, GGUF_STRING, 0};
+        f->typed = (struct typed){.set = true, .type = GGUF_STRING};
     name_spare(l, f->name);
     return 0;
 }

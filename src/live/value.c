@@ -78,7 +78,7 @@ static struct typed type_for(const struct name *x, const struct gguf_value *old,
     if (typed->set)
         return *typed;
     if (old)
-        return (struct typed){true, old->type, old->elem};
+        return (struct typed){.set = true, .type = old->type, .elem = old->elem};
     text_new_type(key_find(x->key, x->key_len), bytes_of(text), text->len, &t.type, &t.elem);
     return t;
 }
