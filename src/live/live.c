@@ -14,7 +14,7 @@
 
 /* ---- what did not reach the file ---- */
 
-void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+static void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
 {
     const size_t len = notes->len;
     buf_str(notes, folder);
@@ -41,7 +41,7 @@ void unsaved_lines(const struct buf *notes, struct buf *out)
 }
 
 /* Add a note for a tensor. */
-static void add_tensor(const char *name, size_t n, const char *why, struct buf *out)
+static void add_tensor_note(const char *name, size_t n, const char *why, struct buf *out)
 {
     char file[TREE_NAME_MAX + 1];
     (void)name_encode(name, n, file);
@@ -57,9 +57,9 @@ static void add_refused(const struct live *l, bool fresh, struct buf *out)
             continue;
         tensor_base_get(l, o->number, &b);
         if (o->fresh)
-            add_tensor(o->name, o->name_len, o->error, out);
+            add_tensor_note(o->name, o->name_len, o->error, out);
         else if (b.t)
-            add_tensor(gguf_name(b.v.snap->gguf, b.t), b.t->name_len, o->error, out);
+            add_tensor_note(gguf_name(b.v.snap->gguf, b.t), b.t->name_len, o->error, out);
     }
     for (const struct name *x = l->first; x && l->n_errors; x = x->next)
         if (x->error)
@@ -69,9 +69,12 @@ static void add_refused(const struct live *l, bool fresh, struct buf *out)
 /* Add a note for each key and tensor that is pending. */
 static void add_pending(const struct live *l, struct buf *out)
 {
-    const size_t len = out->len;
-    overlay_notes(l, l->trouble.code ? l->trouble.msg : "not written", out);
-    if (l->unfinished && out->len == len) /* its keys are not known any more */
+    CLEANUP(buf_free) struct buf pending = BUF_INIT;
+    overlay_notes(l, &pending);
+    const char *at = buf_text(&pending), *end = buf_text_end(&pending);
+    for (; at && at < end; at += strlen(at) + 1)
+        unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
+    if (l->unfinished && pending.len == 0) /* its keys are not known any more */
         unsaved_add(out, "", "metadata", l->trouble.msg);
 }
 
@@ -83,7 +86,7 @@ static void add_lost(const struct live *l, struct buf *out)
         if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
             unsaved_add(out, "", x->text, "it is not a key");
     for (const struct object *o = l->tensors.fresh; o; o = o->next)
-        add_tensor(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
+        add_tensor_note(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
     add_pending(l, out);
 }
 
@@ -116,7 +119,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->shown = n->view.snap->number;
     l->born = gguf_ref(snapshot_own(l->state));
     l->given = l->born->n_kv;
-    l->queue.end = &l->queue.first;
+    TAILQ_INIT(&l->queue.waiting);
     lock_init(&l->lock);
     cond_init(&l->queue.rest);
     overlay_begin(l);
@@ -177,7 +180,7 @@ void live_close(struct live *l)
 {
     if (!l)
         return;
-    assert(!l->started && !l->queue.first); /* live_finish() has been called */
+    assert(!l->started && TAILQ_EMPTY(&l->queue.waiting)); /* live_finish() has been called */
     overlay_retire(l);
     names_close(l);
     objects_close(l);
@@ -209,17 +212,15 @@ int live_freshen(struct live *l, struct view *ret)
     return r;
 }
 
-static size_t accepted(const struct live *l)
-{
-    return edit_change_count(&l->pending, LIVE_COUNT_MOST) + l->n_gone + l->tensors.n_gone;
-}
-
 struct live_counts live_count(struct live *l)
 {
     struct err e;
     overlay_ready(l, false, &e);
     LOCKED(&l->lock);
-    return (struct live_counts){accepted(l), l->n_errors, e.code == -ESTALE};
+    return (struct live_counts){.pending = edit_change_count(&l->pending, LIVE_COUNT_MOST) +
+                                           l->n_gone + l->tensors.n_gone,
+                                .refused = l->n_errors,
+                                .changed = e.code == -ESTALE};
 }
 
 bool live_idle(struct live *l, bool helpers)
@@ -255,7 +256,8 @@ static int note_names(const struct live *l, struct request *q, struct err *e)
     return buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the keys") : 0;
 }
 
-static int restore(struct live *l, struct request *q, const struct history_pick *p, struct err *e)
+static int restore_keys(struct live *l, struct request *q, const struct history_pick *p,
+                        struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
     int r = edit_restore(&l->pending, p->keys, e);
@@ -286,7 +288,7 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     r = of_folder(history_pick(l->history, q->number, snapshot_own(l->disk.snap), &p, e));
     lock_take(&l->lock);
     if (r == 0)
-        r = restore(l, q, &p, e);
+        r = restore_keys(l, q, &p, e);
     history_pick_free(&p);
     return r;
 }

@@ -99,8 +99,6 @@ struct note {
     size_t next; /* offset of the next note */
 };
 
-/* Add a note for PATH in this folder: "" or UNSAVED_TENSOR. Without memory it is left out. */
-void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
 /* Get the next note. Returns false at the end. */
 bool unsaved_next(const struct buf *notes, struct note *n);
 /* Write a line "PATH: WHY" for each note. */

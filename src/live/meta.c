@@ -16,10 +16,10 @@
 
 /* ---- keys that nobody has touched ---- */
 
-/* Return the number that a key of this name had when the model was opened, or UINT32_MAX. */
-static uint32_t born_number(const struct live *l, const char *key, size_t n)
+/* Return the number that a key had when the model was opened, or UINT32_MAX. */
+static uint32_t born_number(const struct live *l, const struct name *x)
 {
-    return gguf_find_key(l->born, key, n);
+    return gguf_find_key(l->born, x->key, x->key_len);
 }
 
 uint32_t key_named(const struct live *l, const char *text)
@@ -91,9 +91,8 @@ struct file *file_known(const struct live *l, uint32_t number)
 /* A key whose number another file has (vim's backup) needs its name to have one of its own. */
 void name_reap(struct live *l, struct name *x)
 {
-    const bool told =
-        x->key && value_is_stored(l, x) &&
-        (x->mtime.tv_sec || file_known(l, x->ino) || x->ino != born_number(l, x->key, x->key_len));
+    const bool told = x->key && value_is_stored(l, x) &&
+                      (x->mtime.tv_sec || file_known(l, x->ino) || x->ino != born_number(l, x));
     if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !told)
         name_free(l, x);
 }
@@ -107,7 +106,6 @@ struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
         return NULL;
     }
     f->number = number;
-    f->first = kind == FILE_KEY && number == x->ino && number < l->born->n_kv;
     f->kind = kind;
     f->name = x;
     x->file = f;
@@ -127,8 +125,6 @@ static void file_reap(struct live *l, struct file *f)
 {
     struct name *x = f->name;
     if (f->opens || f->lookups || f->pins || (x && f->kind != FILE_KEY))
-        return;
-    if (f->first && !(x && born_number(l, x->key, x->key_len) == f->number))
         return;
     if (x)
         x->file = NULL;
@@ -153,8 +149,6 @@ void file_move(struct live *l, struct file *f, struct name *to)
 {
     struct name *from = f->name;
     to->pins++;
-    if (!to->file && to->key && value_is_stored(l, to) && !file_known(l, to->ino))
-        (void)file_make(l, to, FILE_KEY); /* who still has its number gets ESTALE */
     if (to->file)
         file_drop(l, to->file);
     if (from)
@@ -168,13 +162,8 @@ void file_move(struct live *l, struct file *f, struct name *to)
 
 void names_close(struct live *l)
 {
-    for (struct name *x = l->first, *next; x; x = next) {
-        next = x->next;
-        free(x->error);
-        free(x->text);
-        free(x->key);
-        free(x);
-    }
+    while (l->first)
+        name_free(l, l->first);
     for (struct link *i; (i = table_each(&l->by_number, NULL));)
         file_free(l, (struct file *)i);
     table_free(&l->by_text);
@@ -201,7 +190,7 @@ static struct name *name_look(struct live *l, const char *text, int *why)
         return x;
     const struct gguf *own = snapshot_own(l->state);
     const char *key = gguf_key(own, &own->kv[kv]);
-    const uint32_t number = born_number(l, key, own->kv[kv].key_len);
+    const uint32_t number = gguf_find_key(l->born, key, own->kv[kv].key_len);
     x = name_make(l, text, key, own->kv[kv].key_len, number == UINT32_MAX ? l->given++ : number);
     *why = x ? 0 : -ENOMEM;
     return x;
@@ -348,8 +337,8 @@ struct name *name_key(struct live *l, const char *text)
 /* ---- open and create ---- */
 
 /* Open a file. emptied: it is new or truncated. */
-static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool emptied,
-                       const struct err *unready)
+static int open_found(struct live *l, struct live_file *h, struct file *f, int flags, bool emptied,
+                      const struct err *unready)
 {
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
     if (f->kind == FILE_LINK)
@@ -399,7 +388,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     if (f)
         r = writes ? 0 : text_of(l, f, text);
     if (r == 0)
-        r = open_locked(l, h, f, flags, flags & O_TRUNC, &unready);
+        r = open_found(l, h, f, flags, flags & O_TRUNC, &unready);
     if (r == 0 && writes) /* not earlier: this handle may have joined the draft of the made file */
         live_end_made(l);
     lock_drop(&l->lock);
@@ -421,7 +410,7 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
     int r = name_create(l, name, flags & LIVE_MKSTEMP ? NAME_MKSTEMP : NAME_CREATED, &f);
     if (r < 0)
         return r;
-    r = open_locked(l, h, f, flags, true, unready);
+    r = open_found(l, h, f, flags, true, unready);
     if (r < 0) {
         file_drop(l, f);
         return r;
@@ -453,7 +442,7 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     if (!f && typed)
         f = file_look(l, key, &why);
     if (f) /* it was created since the kernel looked */
-        r = flags & O_EXCL ? -EEXIST : open_locked(l, h, f, flags, flags & O_TRUNC, &unready);
+        r = flags & O_EXCL ? -EEXIST : open_found(l, h, f, flags, flags & O_TRUNC, &unready);
     else
         r = open_new(l, typed ? key : name, flags, &unready, h);
     if (r == 0) {
@@ -548,8 +537,8 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
 }
 
 /* Find a visible name. refs: number of references to count. Call with the lock held. */
-static int find(struct live *l, const char *name, unsigned refs, struct live_attr *ret,
-                struct shown *s)
+static int find_attr(struct live *l, const char *name, unsigned refs, struct live_attr *ret,
+                     struct shown *s)
 {
     int why;
     struct file *f = file_look(l, name, &why);
@@ -565,7 +554,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 {
     struct shown s = SHOWN_NONE;
     lock_take(&l->lock);
-    int r = find(l, name, 1, ret, &s);
+    int r = find_attr(l, name, 1, ret, &s);
     lock_drop(&l->lock);
     measure(&s, ret);
     return r;
@@ -614,7 +603,7 @@ int live_list_at(struct live *l, const struct buf *names, uint64_t *at, bool att
     while (r == -ENOENT && *at < names->len) {
         const char *text = (const char *)names->data + *at;
         if (*at == 0 || text[-1] == '\0')
-            r = find(l, strcpy(name, text), attrs, ret, &s);
+            r = find_attr(l, strcpy(name, text), attrs, ret, &s);
         *at += r < 0;
     }
     lock_drop(&l->lock);

@@ -307,7 +307,7 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     return r < 0 ? r : 1;
 }
 
-static int renamed(struct live *l, struct request *q, int r, const struct err *e)
+static int key_renamed(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
     struct name *from = q->from, *to = q->to;
@@ -368,7 +368,7 @@ static int rename_over(struct live *l, struct file *f, struct name *to, struct l
         q->number = f->version;
     }
     q->apply = f->kind == FILE_HELPER ? accept_helper : accept_key;
-    q->end = renamed;
+    q->end = key_renamed;
     return queue_add(l, q, w);
 }
 
@@ -394,8 +394,8 @@ static int rename_over_key(struct live *l, struct file *f, const char *text, str
 }
 
 /* Look at both names. Returns 0, 1 if there is nothing to do, or -errno. */
-static int look(struct live *l, const char *old, const char *text, unsigned flags,
-                struct file **ret, enum name_class *class)
+static int look_at_both(struct live *l, const char *old, const char *text, unsigned flags,
+                        struct file **ret, enum name_class *class)
 {
     int why;
     struct file *f = l->stop ? NULL : file_look(l, old, &why);
@@ -420,7 +420,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     enum name_class class;
     int r;
     LOCKED(&l->lock);
-    while ((r = look(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
+    while ((r = look_at_both(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
            f->kind == FILE_KEY) {
         if (f->state == DRAFT_REFUSED && value_is_stored(l, f->name))
             draft_restart(l, f);

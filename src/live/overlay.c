@@ -3,7 +3,6 @@
 #include "live/overlay.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,18 +48,6 @@ static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 
 /* ---- states ---- */
 
-/* Keep the measured sizes of keys whose values are unchanged. */
-static void keep_sizes(const struct snapshot *old, struct snapshot *now)
-{
-    const struct gguf *g = now->gguf;
-    for (uint32_t kv = 0; kv < g->n_kv; kv++) {
-        const uint32_t was = gguf_find_key(old->gguf, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
-        const uint64_t size = was == UINT32_MAX ? 0 : atomic_load(&old->key_size[was]);
-        if (size && gguf_same_value(g, kv, old->gguf, was))
-            atomic_store(&now->key_size[kv], size);
-    }
-}
-
 /* True if `s` (NULL: of n tensors) is already the plan's table. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
@@ -73,17 +60,13 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Use a table of tensors' ids that is known, if it is still valid; otherwise make a new one. */
-static int tensor_ids(struct live *l, const struct edit_plan *p, const struct snapshot *base,
-                      const struct snapshot *was, struct ids **ret)
+/* Keep the table of tensors' ids, if it is still valid; otherwise make a new one. */
+static int tensor_ids(const struct edit_plan *p, const struct snapshot *was, struct ids **ret)
 {
-    CLEANUP(view_free) struct view shown = newest_view(l->newest);
-    const struct snapshot *known[] = {shown.snap, was, base};
-    for (size_t i = 0; i < COUNT(known); i++)
-        if (is_table(known[i]->ids, known[i]->gguf->n_tensors, p)) {
-            *ret = ids_ref(known[i]->ids);
-            return 0;
-        }
+    if (is_table(was->ids, was->gguf->n_tensors, p)) {
+        *ret = ids_ref(was->ids);
+        return 0;
+    }
     struct tensor_id *of = malloc((p->n_tensors + 1) * sizeof(*of));
     for (size_t i = 0; of && i < p->n_tensors; i++)
         of[i] = p->tensor[i].id;
@@ -93,8 +76,8 @@ static int tensor_ids(struct live *l, const struct edit_plan *p, const struct sn
 }
 
 /* Get the place of a tensor's bytes: its content over the base. *ret holds a reference. */
-static int place_of(const struct store *base, const struct edit_tensor *t,
-                    struct place_in_store *ret)
+static int place_over(const struct store *base, const struct edit_tensor *t,
+                      struct place_in_store *ret)
 {
     struct tensor_content *k = t->content, *below;
     *ret = t->old == EDIT_NONE ? (struct place_in_store){0} : base->place[t->old];
@@ -115,7 +98,7 @@ static int make_store(struct store *base, const struct edit_plan *p, struct stor
     struct place_in_store *place = malloc((p->n_tensors + 1) * sizeof(*place));
     int r = place ? 0 : -ENOMEM;
     size_t n = 0;
-    while (r == 0 && n < p->n_tensors && (r = place_of(base, &p->tensor[n], &place[n])) == 0)
+    while (r == 0 && n < p->n_tensors && (r = place_over(base, &p->tensor[n], &place[n])) == 0)
         n++;
     if (r == 0)
         r = store_of(base->file, base->files, place, n, ret);
@@ -138,13 +121,11 @@ static int make_state(struct live *l, const struct view *base, const struct snap
         return r;
     ids_unref(g->ids);
     g->ids = p->tensor ? NULL : ids_ref(base->snap->ids);
-    r = p->tensor ? tensor_ids(l, p, base->snap, was, &g->ids) : 0;
+    r = p->tensor ? tensor_ids(p, was, &g->ids) : 0;
     if (r == 0)
         r = make_store(base->store, p, &s);
     *ret = (struct view){.snap = g, .store = s};
-    if (r == 0)
-        keep_sizes(was, g);
-    else
+    if (r < 0)
         view_free(ret);
     return err_sys(e, r, "cannot show the edit");
 }
@@ -197,11 +178,10 @@ int overlay_freshen(struct live *l, struct err *e)
 
 /* ---- what the log says ---- */
 
-/* Note what an edit does to a key or tensor, if it does something. */
-static void add_slot(const struct edit_change *c, const struct edit_slot *s, const char *why,
-                     struct buf *out)
+/* Describe what an edit does to a key or tensor. Writes nothing if it does nothing. */
+static void put_note(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
-    char name[SHOW_MAX], old[SHOW_MAX], line[3 * SHOW_MAX];
+    char name[SHOW_MAX], old[SHOW_MAX];
     const bool tensor = s->kind == EDIT_TENSOR, known = s->old != EDIT_NONE;
     if (s->gone && !known)
         return;
@@ -212,36 +192,31 @@ static void add_slot(const struct edit_change *c, const struct edit_slot *s, con
     else if (known)
         (void)show(old, gguf_key(c->on.g, &c->on.g->kv[s->old]), c->on.g->kv[s->old].key_len);
     const bool renamed = known && !s->gone && strcmp(name, old) != 0;
-    (void)snprintf(line, sizeof(line), "%s: %s%s", known ? old : name,
-                   s->gone   ? "removed"
-                   : renamed ? "renamed to "
-                   : known   ? "changed"
-                             : "new",
-                   renamed ? name : "");
-    unsaved_add(out, tensor ? UNSAVED_TENSOR : "", line, why);
+    buf_printf(out, "%s%s: %s%s", tensor ? UNSAVED_TENSOR : "", known ? old : name,
+               s->gone   ? "removed"
+               : renamed ? "renamed to "
+               : known   ? "changed"
+                         : "new",
+               renamed ? name : "");
+    buf_char(out, '\0');
 }
 
-static void add_gone(const char *folder, const void *name, size_t n, const char *why,
-                     struct buf *out)
+void overlay_notes(const struct live *l, struct buf *out)
 {
-    char shown[SHOW_MAX], line[2 * SHOW_MAX];
-    (void)snprintf(line, sizeof(line), "%s: removed", show(shown, name, n));
-    unsaved_add(out, folder, line, why);
-}
-
-void overlay_notes(const struct live *l, const char *why, struct buf *out)
-{
+    char shown[SHOW_MAX];
     struct edit_tensor t;
     for (size_t i = 0; i < l->pending.n; i++)
-        add_slot(&l->pending, l->pending.slot[i], why, out);
+        put_note(&l->pending, l->pending.slot[i], out);
     for (const struct name *x = l->first; x && l->n_gone; x = x->next)
         if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}))
-            add_gone("", x->key, x->key_len, why, out);
+            buf_printf(out, "%s: removed%c", show(shown, x->key, x->key_len), '\0');
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
         if (o->gone && edit_tensor_numbered(&l->pending, o->number, &t))
-            add_gone(UNSAVED_TENSOR, t.name, t.name_len, why, out);
+            buf_printf(out, UNSAVED_TENSOR "%s: removed%c", show(shown, t.name, t.name_len), '\0');
     }
+    if (buf_error(out)) /* whole notes only */
+        out->len = 0;
 }
 
 /* ---- writing ---- */
@@ -259,7 +234,7 @@ struct accept {
     struct buf notes;          /* what it does, for the log */
 };
 
-static void on_progress(uint64_t done, uint64_t total, void *arg)
+static void on_copied(uint64_t done, uint64_t total, void *arg)
 {
     struct accept *a = arg;
     const long long s = (when_ms() - a->begun) / 1000;
@@ -273,13 +248,14 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
 /* Log the outcome for each key. why: why it was not written, or NULL. */
 static void log_notes(const struct accept *a, const struct err *why)
 {
-    for (struct note n = {0}; unsaved_next(&a->notes, &n);)
+    const char *at = buf_text(&a->notes), *end = buf_text_end(&a->notes);
+    for (; at && at < end; at += strlen(at) + 1)
         if (why)
-            live_log(a->l, LOG_ERR, a->result.unfinished ? "%s: %s" : "%s: not written: %s", n.path,
+            live_log(a->l, LOG_ERR, a->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
                      why->msg);
         else
-            live_log(a->l, LOG_INFO, "%s; %s, %lld ms", n.path,
-                     edit_strategy_name(a->result.strategy), when_ms() - a->begun);
+            live_log(a->l, LOG_INFO, "%s; %s, %lld ms", at, edit_strategy_name(a->result.strategy),
+                     when_ms() - a->begun);
 }
 
 /* Make a store of the new file for readers. If the file cannot be mapped, readers continue with
@@ -316,7 +292,7 @@ static void put_on_record(struct live *l, const struct snapshot *g)
 static int write_plan(struct accept *a, struct view *g, struct err *e)
 {
     struct live *l = a->l;
-    const struct edit_hooks hooks = {.progress = on_progress, .arg = a};
+    const struct edit_hooks hooks = {.progress = on_copied, .arg = a};
     struct store *s = NULL;
     a->tried = true;
     a->begun = when_ms();
@@ -340,7 +316,7 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
 }
 
 /* The state g is accepted. written: it is on disk, and nothing is pending any more. */
-static void accepted(struct live *l, const struct view *g, bool written)
+static void state_accepted(struct live *l, const struct view *g, bool written)
 {
     const bool mapped = written && g->store != l->disk.store;
     l->old[0] = (struct view){.snap = l->state, .store = l->over};
@@ -415,7 +391,7 @@ static int plan_without(struct live *l, struct accept *a, size_t mark, struct er
 }
 
 /* Plan what is pending, with the removals if it is written now. */
-static int prepare(struct live *l, struct accept *a, struct err *e)
+static int plan_all(struct live *l, struct accept *a, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
     bool cheap = true;
@@ -440,7 +416,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     bool astray = l->astray;
     newest_touch(l->newest);
     if (a->write)
-        overlay_notes(l, "", &a->notes);
+        overlay_notes(l, &a->notes);
     lock_drop(&l->lock);
     int r = make_state(l, &l->disk, l->state, &a->p, &g, e);
     *done = r == 0 && !a->write;
@@ -454,7 +430,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     l->astray = astray;
     l->unfinished = l->file->unfinished;
     if (*done)
-        accepted(l, &g, a->write);
+        state_accepted(l, &g, a->write);
     if (r < 0 && l->unfinished)
         l->trouble = *e;
     return r;
@@ -473,7 +449,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
              (when == WHEN_DUE && !(l->queue.removes && mode == LIVE_COMMIT_AUTO));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
     l->busy = true;
-    int r = prepare(l, &a, e);
+    int r = plan_all(l, &a, e);
     if (r == 0)
         r = carry_out(l, &a, done, e);
     edit_plan_free(&a.p);

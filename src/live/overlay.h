@@ -36,7 +36,7 @@ int overlay_freshen(struct live *l, struct err *e);
  */
 void overlay_ready(struct live *l, bool fully, struct err *e);
 
-/* Add a note, "KEY: what", for each key and tensor that is pending. */
-void overlay_notes(const struct live *l, const char *why, struct buf *out);
+/* Name each key and tensor that is pending in one NUL-terminated line, "KEY: what". */
+void overlay_notes(const struct live *l, struct buf *out);
 
 #endif

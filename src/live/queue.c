@@ -58,7 +58,7 @@ void request_free(struct live *l, struct request *q)
 /* ---- the worker ---- */
 
 /* Serve a request, and answer it. Drops and retakes the lock. */
-static void serve(struct live *l, struct request *q)
+static void serve_request(struct live *l, struct request *q)
 {
     struct err e = {0};
     const size_t mark = edit_mark(&l->pending);
@@ -93,12 +93,10 @@ static bool work(struct pool_job *j, struct timespec *again)
     struct request *q;
     (void)again;
     lock_take(&l->lock);
-    while ((q = s->first)) {
-        s->first = q->next;
-        if (!s->first)
-            s->end = &s->first;
+    while ((q = TAILQ_FIRST(&s->waiting))) {
+        TAILQ_REMOVE(&s->waiting, q, in_queue);
         s->running = q;
-        serve(l, q);
+        serve_request(l, q);
     }
     s->working = false;
     cond_broadcast(&s->rest);
@@ -124,8 +122,7 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w)
     }
     s->working = true;
     q->wait = w;
-    *s->end = q;
-    s->end = &q->next;
+    TAILQ_INSERT_TAIL(&s->waiting, q, in_queue);
     if (!w)
         return 0;
     if (w->stopped) {
@@ -167,9 +164,9 @@ static bool is_meant(const struct request *q, const void *request)
 
 static struct request *find_wait(const struct queue *s, const void *request)
 {
-    struct request *q = s->running ? s->running : s->first;
+    struct request *q = s->running ? s->running : TAILQ_FIRST(&s->waiting);
     while (q && !is_meant(q, request))
-        q = q == s->running ? s->first : q->next;
+        q = q == s->running ? TAILQ_FIRST(&s->waiting) : TAILQ_NEXT(q, in_queue);
     return q;
 }
 
@@ -178,16 +175,11 @@ static void end_wait(struct live *l, struct request *q)
 {
     struct queue *s = &l->queue;
     struct live_wait *w = q->wait;
-    struct request **at = &s->first;
     q->wait = NULL;
     if (q == s->running) {
         atomic_store(&s->cancel, true);
     } else {
-        while (*at != q)
-            at = &(*at)->next;
-        *at = q->next;
-        if (!*at)
-            s->end = at;
+        TAILQ_REMOVE(&s->waiting, q, in_queue);
         request_free(l, q);
     }
     lock_drop(&l->lock);
@@ -204,7 +196,7 @@ void queue_interrupt(struct live *l, const void *request)
 }
 
 /* The kernel reports only the first signal to a waiting program, so look for others. */
-static bool watch(struct pool_job *j, struct timespec *again)
+static bool watch_waits(struct pool_job *j, struct timespec *again)
 {
     struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.watch));
     struct queue *s = &l->queue;
@@ -278,7 +270,7 @@ void queue_spared(struct live *l)
 int queue_start(struct live *l)
 {
     int r = pool_join(&l->queue.tick, tick);
-    if (r == 0 && (r = pool_join(&l->queue.watch, watch)) < 0)
+    if (r == 0 && (r = pool_join(&l->queue.watch, watch_waits)) < 0)
         pool_leave(&l->queue.tick);
     return r;
 }

@@ -17,7 +17,7 @@
 enum when { WHEN_DUE, WHEN_MODE, WHEN_NOW };
 
 struct request {
-    struct request *next;
+    TAILQ_ENTRY(request) in_queue;
     struct live_wait *wait; /* NULL: nobody waits, or no longer */
     enum when when;
     /*

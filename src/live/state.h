@@ -25,6 +25,7 @@
 #define LIVE_STATE_H
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <syslog.h>
 
 #include "base/hash.h"
@@ -79,10 +80,6 @@ struct file {
     struct name *backs;   /* HELPER: the hidden key whose text it has, or NULL */
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
     uint64_t lookups;     /* number of the kernel's references */
-    /* Its number is that of the key whose file it was at first. The kernel may have looked that
-     * key up before it was touched, so these references are not counted, and the number keeps its
-     * meaning to the end. */
-    bool first;
     /* KEY: the type for the next edit, set by opening KEY:TYPE or by setxattr. HELPER: that of the
      * key that it may become. */
     struct typed typed;
@@ -113,7 +110,7 @@ struct live_file {
 struct request;
 
 struct queue {
-    struct request *first, **end; /* waiting; owned */
+    TAILQ_HEAD(, request) waiting; /* owned */
     struct request *running;
     bool working;             /* the worker has a turn */
     struct cond rest;         /* signalled when `working` ends */

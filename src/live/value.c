@@ -35,20 +35,20 @@ bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *r
 
 /* ---- stored values ---- */
 
-static uint32_t find_stored(const struct live *l, const struct name *x)
+static uint32_t key_stored(const struct live *l, const struct name *x)
 {
     return x->key && !x->gone ? gguf_find_key(l->state->gguf, x->key, x->key_len) : UINT32_MAX;
 }
 
 bool value_is_stored(const struct live *l, const struct name *x)
 {
-    return find_stored(l, x) != UINT32_MAX;
+    return key_stored(l, x) != UINT32_MAX;
 }
 
 struct shown value_stored(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
-    const uint32_t kv = find_stored(l, x);
+    const uint32_t kv = key_stored(l, x);
     return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(l->state), kv};
 }
 
@@ -88,8 +88,8 @@ static struct typed type_for(const struct name *x, const struct gguf_value *old,
  * `old` is the stored value. Returns 0 after setting *type and *payload, 1 if the key has this value
  * already, or -errno with the reason. Call without the lock.
  */
-static int parse(const struct request *q, const struct name *x, const struct gguf_format *fmt,
-                 const struct shown *old, uint32_t *type, struct buf *payload, struct err *e)
+static int parse_text(const struct request *q, const struct name *x, const struct gguf_format *fmt,
+                      const struct shown *old, uint32_t *type, struct buf *payload, struct err *e)
 {
     struct gguf_value v;
     const bool known = shown_value(old, &v);
@@ -109,7 +109,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     const struct gguf_format fmt = l->state->gguf->fmt;
     uint32_t type = 0;
     lock_drop(&l->lock); /* only this thread changes values */
-    int r = parse(q, x, &fmt, &old, &type, &payload, e);
+    int r = parse_text(q, x, &fmt, &old, &type, &payload, e);
     lock_take(&l->lock);
     if (r > 0)
         return 0;
@@ -138,12 +138,12 @@ bool draft_is_shown(const struct file *f)
 
 /* True if its writers have flushed and it was judged: its last release may come late, and who opens
  * the file anew begins with the stored value. */
-static bool is_over(const struct file *f)
+static bool draft_is_over(const struct file *f)
 {
     return !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED);
 }
 
-static void enter(struct live *l, struct file *f, enum draft_state state)
+static void draft_enter(struct live *l, struct file *f, enum draft_state state)
 {
     f->state = state;
     f->version = ++l->versions;
@@ -151,7 +151,7 @@ static void enter(struct live *l, struct file *f, enum draft_state state)
 
 void draft_restart(struct live *l, struct file *f)
 {
-    enter(l, f, DRAFT_NONE);
+    draft_enter(l, f, DRAFT_NONE);
     f->broken = 0;
     if (f->kind == FILE_KEY)
         f->typed = (struct typed){0};
@@ -177,7 +177,7 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
         buf_free(&f->text);
         f->text = text;
         text = BUF_INIT;
-        enter(l, f, DRAFT_CLEAN);
+        draft_enter(l, f, DRAFT_CLEAN);
         r = 1;
     }
     f->pins--;
@@ -189,7 +189,7 @@ int draft_open(struct live *l, struct file *f, const struct err *unready)
     struct name *x = key_of(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
-    if (x && is_over(f))
+    if (x && draft_is_over(f))
         draft_restart(l, f);
     return 0;
 }
@@ -228,20 +228,20 @@ static void mark_flushed(struct live_file *h)
     h->dirty = false;
 }
 
-static int resize(struct live *l, struct file *f, uint64_t size)
+static int draft_resize(struct live *l, struct file *f, uint64_t size)
 {
     const size_t was = f->text.len;
     const int r = set_length(l, f, size);
     if (r < 0 || (size == was && size > 0))
         return r;
-    enter(l, f, size > 0 ? DRAFT_WRITTEN : DRAFT_EMPTIED);
+    draft_enter(l, f, size > 0 ? DRAFT_WRITTEN : DRAFT_EMPTIED);
     f->broken = size > 0 ? f->broken : 0;
     return 0;
 }
 
 void draft_empty(struct live *l, struct live_file *h)
 {
-    (void)resize(l, h->file, 0);
+    (void)draft_resize(l, h->file, 0);
     mark_dirty(h);
     h->version = h->file->version;
 }
@@ -264,7 +264,7 @@ void draft_accepted(struct file *f, uint64_t version, const struct typed *as)
 }
 
 /* The draft was refused. Returns the error. */
-static int refused(struct live *l, struct file *f, struct name *x, const struct err *e)
+static int draft_refused(struct live *l, struct file *f, struct name *x, const struct err *e)
 {
     f->state = DRAFT_REFUSED;
     f->refused.from = f->accepted + 1;
@@ -315,7 +315,7 @@ static int text_accepted(struct live *l, struct request *q, int r, const struct 
     struct file *f = q->file;
     struct name *x = key_meant(f);
     if (r < 0 && !q->done)
-        return f->state != DRAFT_NONE && f->version == q->number ? refused(l, f, x, e)
+        return f->state != DRAFT_NONE && f->version == q->number ? draft_refused(l, f, x, e)
                : x                                               ? name_refused(l, x, e)
                                                                  : r;
     draft_accepted(f, q->number, &q->typed);
@@ -342,7 +342,7 @@ static struct request *about_text(struct live *l, struct file *f)
 }
 
 /* Judge the draft of a key. */
-static int judge(struct live *l, struct file *f, enum when when, struct live_wait *w)
+static int judge_text(struct live *l, struct file *f, enum when when, struct live_wait *w)
 {
     struct err e = {0};
     struct request *q = about_text(l, f);
@@ -353,7 +353,7 @@ static int judge(struct live *l, struct file *f, enum when when, struct live_wai
         r = queue_add(l, q, w);
         f->pins--;
     }
-    return err_sys(&e, r, "cannot be judged") < 0 ? refused(l, f, f->name, &e) : r;
+    return err_sys(&e, r, "cannot be judged") < 0 ? draft_refused(l, f, f->name, &e) : r;
 }
 
 /* A truncation without a write makes an empty string or array. */
@@ -372,7 +372,7 @@ int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
         return 0;
     if (!l->ending &&
         (f->state == DRAFT_WRITTEN || (f->state == DRAFT_EMPTIED && has_empty_value(l, f))))
-        return judge(l, f, WHEN_MODE, w);
+        return judge_text(l, f, WHEN_MODE, w);
     draft_restart(l, f);
     return 0;
 }
@@ -382,7 +382,7 @@ int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
 /* True if a text that ends in a newline can only be followed by blanks or by more lines of an
  * array, so that an error in it is final. A text that begins with a bracket must end with one (a
  * JSON string contains no newline). */
-static bool is_whole(const struct buf *text)
+static bool is_whole_text(const struct buf *text)
 {
     const uint8_t *p = text->data;
     size_t n = text->len;
@@ -393,13 +393,13 @@ static bool is_whole(const struct buf *text)
 }
 
 /* Return the error that a whole text must end with, or 0. Call without the lock. */
-static int check_text(const struct request *q, const struct snapshot *g, const struct shown *old,
-                      struct err *e)
+static int check_whole(const struct request *q, const struct snapshot *g, const struct shown *old,
+                       struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     const struct name *x = q->to;
     uint32_t type = 0;
-    int r = parse(q, x, &g->gguf->fmt, old, &type, &payload, e);
+    int r = parse_text(q, x, &g->gguf->fmt, old, &type, &payload, e);
     if (r == 0)
         r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, e);
     return r == -EINVAL || r == -ERANGE || r == -EILSEQ ? r : 0;
@@ -417,9 +417,9 @@ static int check_write(struct live *l, struct file *f, struct name *x)
     if (q) {
         request_pin(q, x);
         lock_drop(&l->lock);
-        r = buf_error(&q->text) ? 0 : check_text(q, g, &old, &e);
+        r = buf_error(&q->text) ? 0 : check_whole(q, g, &old, &e);
         lock_take(&l->lock);
-        r = r < 0 && f->version == q->number ? refused(l, f, x, &e) : 0;
+        r = r < 0 && f->version == q->number ? draft_refused(l, f, x, &e) : 0;
         request_free(l, q);
     }
     snapshot_unref(g);
@@ -442,7 +442,7 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
     mark_dirty(h);
     int r = end > f->text.len ? set_length(l, f, end) : 0;
     if (r == 0) {
-        enter(l, f, DRAFT_WRITTEN);
+        draft_enter(l, f, DRAFT_WRITTEN);
         if (n)
             memcpy(f->text.data + off, bytes, n);
     }
@@ -453,9 +453,9 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
         return r;
     f->broken = r;
     if (err_sys(&e, r, "cannot be written") < 0)
-        return refused(l, f, x, &e);
+        return draft_refused(l, f, x, &e);
     /* it came as lines in one write, or an append keeps the existing text */
-    return (h->append || f->text.len == n) && is_whole(&f->text) ? check_write(l, f, x) : 0;
+    return (h->append || f->text.len == n) && is_whole_text(&f->text) ? check_write(l, f, x) : 0;
 }
 
 int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
@@ -483,7 +483,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     if (r == 0 && size > 0)
         r = draft_load(l, f, size);
     if (r >= 0)
-        r = resize(l, f, size);
+        r = draft_resize(l, f, size);
     if (opened) {
         mark_dirty(h);
         h->version = f->version;
@@ -510,7 +510,7 @@ static bool flush(struct live *l, struct live_file *h, enum when when, struct li
     if (*r < 0)
         return true;
     if (judges)
-        *r = judge(l, f, when, w);
+        *r = judge_text(l, f, when, w);
     return judges;
 }
 

@@ -1531,8 +1531,11 @@ void oracle_undone(struct oracle *of, const value_t now[KEYS])
         struct state *s = &o->state[i];
         for (int k = 0; k < KEYS; k++) {
             const value_t was = s->now.gone & 1u << k ? 0 : s->now.val[k];
+            const int f = s->now.file[k];
             if (was != now[k])
                 spare(s, k, false);
+            if (was != now[k] && f >= 0 && s->file[f].draft == CLEAN)
+                s->file[f].text = text_of(now[k]);
             s->now.val[k] = now[k];
         }
         s->now.gone = s->now.written = 0;

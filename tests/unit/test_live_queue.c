@@ -535,7 +535,7 @@ static const struct script scripts[] = {
     {"an error stays until a good write, and goes with its key", NULL,
      "put a.count x =EINVAL; owes a.count; mv a.count a.amount; good a.amount; fsync; owes;"
      "put a.count 5;"
-     "open A a.amount r; note A; close A; node B r; read B '7\n'; close B; put a.count x =EINVAL;"
+     "open A a.amount r; note A; node B r; read B '7\n'; close B; close A; put a.count x =EINVAL;"
      "rm a.count; "
      "fsync; owes;"
      " put a.name~ x; put a.amount.tmp x; owes a.amount.tmp",
