@@ -4,7 +4,6 @@
 Measures ggufs against the bound set by this machine, in turns, and prints ratios: the median of all
 rounds and, in brackets, the minimum and the maximum. WHAT is any of
 
-  decode      decoders on one core, against memcpy and plain C
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
   disk        the same with the model file not in the page cache, against a native file
   cached      second read of a file of the mount, against a native file
@@ -180,12 +179,6 @@ def tensor(at, name, file='f32'):
 
 
 # ---- the benchmarks ----
-
-def decode(run):
-    done = subprocess.run([os.path.join(PROGRAMS, 'bench_decode')], check=True, stdout=subprocess.PIPE, text=True)
-    table('Decoders, one core', ('type', 'set', 'GB/s', 'of memcpy', 'of plain C'),
-          [line.split('\t') for line in done.stdout.splitlines()])
-
 
 def sequential(run):
     model = types(run)
@@ -389,7 +382,7 @@ def folder(run):
     table('A folder of 10,000 models', ('what', 'figure', 'goal'), rows)
 
 
-BENCHES = {f.__name__: f for f in (decode, sequential, disk, cached, random, start, edit, copy, folder)}
+BENCHES = {f.__name__: f for f in (sequential, disk, cached, random, start, edit, copy, folder)}
 
 
 def main():

@@ -24,4 +24,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                      \
     } while (0)
 
+/* Check that a message is one printable line. */
+static inline void fuzz_line(const char *line)
+{
+    FUZZ_CHECK(line[0]);
+    for (const char *p = line; *p; p++)
+        FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
+}
+
 #endif

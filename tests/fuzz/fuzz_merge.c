@@ -17,18 +17,11 @@
 
 enum { SHARDS = 3 };
 
-static void printable(const char *line)
-{
-    FUZZ_CHECK(line[0]);
-    for (const char *p = line; *p; p++)
-        FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
-}
-
 static void sink(void *arg, const struct check_finding *f)
 {
     (void)arg;
     FUZZ_CHECK(f->rule[0] && f->where && strcmp(f->file, "x") == 0);
-    printable(f->what);
+    fuzz_line(f->what);
 }
 
 /* A tensor of the merged model must equal the tensor in its shard, and follow all earlier
@@ -63,13 +56,13 @@ static void merge(const struct gguf *const *g, size_t n)
     struct err e = {0};
     for (size_t k = 0; k < n; k++)
         if (merge_check(g[0], g[k], k, n, &e) < 0) {
-            printable(e.msg);
+            fuzz_line(e.msg);
             return;
         }
     int r = merge_shards(g, n, &m, &e);
     if (r < 0) {
         FUZZ_CHECK(r == -EBADMSG || r == -EFBIG);
-        printable(e.msg);
+        fuzz_line(e.msg);
         return;
     }
     compare(m, g, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Treats arbitrary bytes as a model: parses them and, if that succeeds, reads every name, renders
+ * Treats arbitrary bytes as a model: parses them and, if that succeeds, finds every name, renders
  * every value as text and as JSON, and decodes ranges of every tensor's data. As far as they can be
  * parsed, applies all rules of --check, scans all values, and suggests a name.
  */
@@ -14,7 +14,6 @@
 #include "check/filename.h"
 #include "gguf/gguf.h"
 #include "text/json.h"
-#include "text/name.h"
 #include "text/text.h"
 
 /* Check that the text has its measured size. */
@@ -29,15 +28,6 @@ static void render(void (*write)(struct buf *out, const struct gguf_value *v),
     FUZZ_CHECK(size.len == out.len);
 }
 
-static void check_name(const char *name, size_t n)
-{
-    char file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
-    size_t len = name_encode(name, n, file), got;
-    FUZZ_CHECK(len > 0 && len == strlen(file) && !strchr(file, '/'));
-    int r = name_decode(file, back, &got);
-    FUZZ_CHECK(r == -ENAMETOOLONG || (r == 0 && got == n && memcmp(back, name, n) == 0));
-}
-
 static void check_keys(const struct gguf *g)
 {
     uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
@@ -49,7 +39,6 @@ static void check_keys(const struct gguf *g)
         FUZZ_CHECK(gguf_value_end(&v) == g->head + kv->end);
         FUZZ_CHECK(gguf_find_key(g, gguf_key(g, kv), kv->key_len) == i);
         FUZZ_CHECK(gguf_type_name(&v, type)[0] != '\0');
-        check_name(gguf_key(g, kv), kv->key_len);
         render(text_value, &v);
         render(json_value, &v);
         at = kv->end;
@@ -89,7 +78,6 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size
         FUZZ_CHECK(t->off >= g->data_off && t->off % g->alignment == 0);
         FUZZ_CHECK(t->nbytes == 0 || t->off + t->nbytes <= g->data_end);
         FUZZ_CHECK(gguf_find_tensor(g, name, t->name_len) == i);
-        check_name(name, t->name_len);
         for (uint32_t k = 0; k < t->n_dims; k++)
             FUZZ_CHECK(t->n_elem == 0 || t->n_elem % gguf_dim(g, t, k) == 0);
         if (t->off + t->nbytes > size || !quant_has_values(gguf_type(t), g->fmt.big))
@@ -119,9 +107,8 @@ static int parse(const struct source *s, unsigned flags, struct gguf **ret)
 static void sink(void *arg, const struct check_finding *f)
 {
     (void)arg;
-    FUZZ_CHECK(f->rule[0] && f->what[0] && f->where);
-    for (const char *p = f->what; *p; p++)
-        FUZZ_CHECK((unsigned char)*p >= 0x20 && *p != 0x7f);
+    FUZZ_CHECK(f->rule[0] && f->where);
+    fuzz_line(f->what);
 }
 
 static void on_fault(void *arg, const struct err *e)

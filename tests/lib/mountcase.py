@@ -2,12 +2,13 @@
 """Shared by tests of several mounts: their own model, directories, the program's output."""
 import os
 import re
+import signal
 import tempfile
 import unittest
 
 import mountlib
 import samples
-from mountlib import GGUFS, run
+from mountlib import GGUFS, Mount, run
 
 ROOT = os.getuid() == 0
 needs_namespaces = unittest.skipUnless(mountlib.has_namespaces(), 'may not make a mount namespace')
@@ -38,6 +39,16 @@ class Case(unittest.TestCase):
         at = mountlib.path(name) if name else tempfile.mkdtemp(prefix='at-', dir=mountlib.folder)
         os.makedirs(at, exist_ok=True)
         return at
+
+    def killed(self, at, hold=False):
+        """Mount there, and kill the daemon; hold: the directory stays open."""
+        mount = Mount(self.model, at=at)
+        mount.__enter__()
+        if hold:
+            self.addCleanup(os.close, os.open(at, os.O_RDONLY))
+        os.kill(mountlib.daemon(at), signal.SIGKILL)
+        mount.wait()
+        os.close(mount.life)
 
     def mounted(self, *command):
         """Mount, and return the program's output."""

@@ -4,7 +4,8 @@
     python3 tests/lib/mountlib.py tests/mount/tree.py [Tree.test_values ...]
 
 runs the tests of a module of unittest in a child process; the parent holds the time limit and cleans up, also
-after a crash or a hang. For root they run in a private mount namespace. Exit status 77 = skipped.
+after a crash or a hang. For root they run in a private mount namespace; with --as-nobody before the module, as that
+user. Exit status 77 = skipped.
 
 Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is made).
 """
@@ -363,6 +364,28 @@ def own_namespace():
         os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable, *sys.argv])
 
 
+def as_nobody(program, *names):
+    """Run again as the user nobody, with the sources, the program and what tests preload on a tmpfs, so that their
+    place and mode do not matter (/root is 0700), and a /dev/fuse for that user."""
+    place, work = '/var/tmp', '/var/tmp/work'
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'mode=0755', 'tmpfs', place], check=True)
+    env = {**os.environ, 'HOME': work, 'GGUFS_TEST_DIR': work}
+    for name, file in os.environ.items():
+        if name.startswith('GGUFS') and os.path.isfile(file):
+            env[name] = shutil.copy(file, place)
+    for part in 'lib', 'mount':
+        shutil.copytree(f'{SOURCE}/tests/{part}', f'{place}/tests/{part}')
+    os.mkdir(work, 0o700)
+    subprocess.run(['chown', '-R', f'{OTHER}:{OTHER}', place], check=True)
+    os.mknod(f'{place}/fuse', stat.S_IFCHR, os.makedev(10, 229))
+    os.chmod(f'{place}/fuse', 0o666)
+    subprocess.run(['mount', '--bind', f'{place}/fuse', '/dev/fuse'], check=True)
+    os.chdir(work)
+    env.pop('TMPDIR', None)
+    os.execvpe('setpriv', ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', sys.executable,
+                           f'{place}/tests/lib/mountlib.py', f'{place}/tests/mount/{os.path.basename(program)}', *names], env)
+
+
 def main(program, *names):
     global folder
     if not os.path.exists('/dev/fuse'):
@@ -370,6 +393,10 @@ def main(program, *names):
     if not os.access('/dev/fuse', os.R_OK | os.W_OK):
         skip('/dev/fuse is not for this user')
     own_namespace()
+    if program == '--as-nobody':
+        if os.getuid() or not os.environ.get('GGUFS_OWN_NAMESPACE'):
+            skip('an ordinary user already, or no private mount namespace')
+        as_nobody(*names)
     sys.path.insert(0, os.path.dirname(program))
     module = importlib.import_module(os.path.basename(program).removesuffix('.py'))
     folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home()))

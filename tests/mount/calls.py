@@ -12,7 +12,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, shell, sizes, string, until
+from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, shell, sizes, string
 from ggufmodel import Value, array
 from mountlib import fails
 
@@ -29,7 +29,7 @@ class Calls(Editing):
     def comes(self, changes, kv=KV):
         """Wait until the model has these keys and the helpers are gone."""
         want = gguf.encode(replaced(changes, kv), self.tensors)
-        until(lambda: mountlib.get(self.model) == want and os.listdir(self.folder) == ['model.gguf'])
+        editlib.until(lambda: mountlib.get(self.model) == want and os.listdir(self.folder) == ['model.gguf'])
         self.assert_model(changes, kv)
 
 
@@ -128,7 +128,7 @@ class Refused(Calls):
         for name, text, code in self.BAD:
             for fsync in (False, True):
                 fails(code, editlib.write, self.at, name, text, fsync=fsync)
-        self.assertTrue(until(lambda: os.listdir(self.metadata) == [key.decode() for key, _ in KV]))
+        editlib.until(lambda: os.listdir(self.metadata) == [key.decode() for key, _ in KV])
         self.assertEqual(self.state(), before)
         self.assertTrue(self.error(COUNT))
         self.assertIn(b'metadata/' + COUNT.encode() + b': ', mountlib.get(os.path.join(self.at, 'errors')))
@@ -234,11 +234,7 @@ class Open(Calls):
 
 class Names(Calls):
     def test_removed(self):
-        """A removed key is gone at once, and from the file without a further request; created before that, it has its
-        place and type; after that it is new."""
-        os.unlink(self.key(LENGTH))
-        self.write(LENGTH, b'1\n')
-        self.assert_model({LENGTH: Value('u64', 1)})
+        """A removed key is gone at once, and from the file without a further request; after that it is new."""
         os.unlink(self.key(LENGTH))
         self.assertFalse(os.path.exists(self.key(LENGTH)))
         self.assertNotIn(LENGTH, os.listdir(self.metadata))

@@ -9,10 +9,12 @@ import struct
 import subprocess
 import sys
 import unittest
+import urllib.parse
 import zlib
 
 import numpy as np
 
+import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
@@ -150,20 +152,8 @@ def picture(values):
     return out
 
 
-class Views(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.made = tensors()
-        cls.mount = mountlib.Mount(mountlib.put('made.gguf', gguf.encode(samples.ARCH, cls.made)), '-o', 'views=all')
-        cls.at = cls.mount.__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.mount.__exit__(None, None, None)
-
-    def folder(self, tensor):
-        return os.path.join(os.fsencode(self.at), b'tensors',
-                            tensor.name.replace(b'\n', b'%0A').replace(b'\x1b', b'%1B'))
+class Results(unittest.TestCase):
+    """Results are right, and follow the tensors, before and after their edits are written."""
 
     def content(self, name):
         """Read a file, which must be as long as stat reported before any read."""
@@ -172,23 +162,46 @@ class Views(unittest.TestCase):
         self.assertEqual(len(data), size, name)
         return data
 
-    def values(self, tensor):
-        return np.load(os.fsdecode(os.path.join(self.folder(tensor), b'f32.npy')))
+    def right(self, at, file):
+        """Check all results of a mount against the tensors' values and bytes. Returns names and hashes."""
+        head, *table = self.content(f'{at}/stats.tsv').decode().splitlines()
+        hashes, entries = self.content(f'{at}/hashes').decode().splitlines(), os.listdir(os.fsencode(f'{at}/tensors'))
+        columns, found = head.split('\t'), []
+        self.assertEqual(columns[:4], ['name', 'type', 'elements', 'shape'])
+        self.assertEqual((len(table), len(hashes)), (len(entries), len(entries)))
+        for entry, line, row in zip(entries, hashes, table):
+            folder, row = os.path.join(os.fsencode(at), b'tensors', entry), dict(zip(columns, row.split('\t'), strict=True))
+            name = ''.join(chr(c) if 0x20 <= c < 0x7f else f'\\x{c:02x}' for c in urllib.parse.unquote_to_bytes(entry))
+            sha = hashlib.sha256(mountlib.get(folder + b'/raw')).hexdigest()
+            self.assertEqual(self.content(folder + b'/sha256').decode(), sha + '\n')
+            self.assertEqual(line, f'sha256    {sha}  {file}:{name}')
+            self.assertEqual((row['name'], row['shape'] + '\n'), (name, mountlib.get(folder + b'/shape').decode()))
+            with self.subTest(tensor=name):
+                if os.path.exists(folder + b'/f32'):
+                    self.computed(folder, np.load(os.fsdecode(folder + b'/f32.npy')), row)
+                else:
+                    self.assertEqual({row[column] for column in columns[4:]}, {''})
+            found.append((entry, sha))
+        return found
 
-    def test_stats(self):
-        for tensor in self.made[:-1]:
-            with self.subTest(tensor=tensor.name):
-                lines = self.content(os.path.join(self.folder(tensor), b'stats')).decode().splitlines()
-                self.assertEqual({len(line) for line in lines[:15]}, {42})
-                got = {line.split()[0]: ' '.join(line.split()[1:]) for line in lines[:15]}
-                want, more = expected(self.values(tensor))
-                self.assertEqual(set(got), {*want, *more})
-                for name, value in {**want, **more}.items():
-                    if isinstance(value, (int, str)):
-                        self.assertEqual(got[name], str(value), name)
-                    else:
-                        self.assertTrue(close(float(got[name]), float(value)), (name, got[name], value))
-                self.check_bins(lines[15:], self.values(tensor), float(got['mean']), float(got['std']))
+    def computed(self, folder, values, row):
+        """Check `stats`, its row in stats.tsv, and heatmap.png."""
+        lines = self.content(folder + b'/stats').decode().splitlines()
+        self.assertEqual({len(line) for line in lines[:15]}, {42})
+        got = {line.split()[0]: ' '.join(line.split()[1:]) for line in lines[:15]}
+        want, more = expected(values)
+        self.assertEqual(set(got), {*want, *more})
+        for name, value in {**want, **more}.items():
+            if isinstance(value, (int, str)):
+                self.assertEqual(got[name], str(value), name)
+            else:
+                self.assertTrue(close(float(got[name]), float(value)), (name, got[name], value))
+            if name in want:
+                self.assertTrue(close(float(row[name]), float(value)), name)
+        self.check_bins(lines[15:], values, float(got['mean']), float(got['std']))
+        shown, want = png(self.content(folder + b'/heatmap.png')).astype(int), picture(values)
+        self.assertEqual(shown.shape, want.shape)
+        self.assertLessEqual(np.abs(shown - want).max(), 1)
 
     def check_bins(self, lines, values, mean, std):
         finite = values[np.isfinite(values)].astype('f8')
@@ -205,65 +218,9 @@ class Views(unittest.TestCase):
             self.assertEqual(int(n), count[i], i)
             self.assertEqual(bool(bar), int(n) > 0)
 
-    def test_table(self):
-        head, *lines = self.content(os.path.join(self.at, 'stats.tsv')).decode().splitlines()
-        columns = head.split('\t')
-        self.assertEqual(columns[:4], ['name', 'type', 'elements', 'shape'])
-        self.assertEqual(len(lines), len(self.made))
-        for line, tensor in zip(lines, self.made):
-            got = dict(zip(columns, line.split('\t'), strict=True))
-            self.assertEqual(got['shape'], ' '.join(str(dim) for dim in reversed(tensor.dims)))
-            if tensor.name != ODD_NAME:
-                self.assertEqual(got['name'], tensor.name.decode())
-            if tensor.type_id == UNKNOWN:
-                self.assertEqual({got[name] for name in columns[4:]}, {''})
-                continue
-            for name, value in expected(self.values(tensor))[0].items():
-                self.assertTrue(close(float(got[name]), float(value)), (tensor.name, name))
-        self.assertIn(r'odd\x0a\x1b\xff name', lines[self.made.index(next(t for t in self.made if t.name == ODD_NAME))])
-
-    def test_hashes(self):
-        lines = self.content(os.path.join(self.at, 'hashes')).split(b'\n')
-        self.assertEqual(lines.pop(), b'')
-        self.assertEqual(len(lines), len(self.made))
-        for line, tensor in zip(lines, self.made):
-            want = hashlib.sha256(mountlib.get(os.path.join(self.folder(tensor), b'raw'))).hexdigest().encode()
-            self.assertEqual(self.content(os.path.join(self.folder(tensor), b'sha256')), want + b'\n')
-            name = rb'odd\x0a\x1b\xff name' if tensor.name == ODD_NAME else tensor.name
-            self.assertEqual(line, b'sha256    ' + want + b'  made.gguf:' + name)
-
-    def test_pictures(self):
-        for tensor in self.made[:-1]:
-            with self.subTest(tensor=tensor.name):
-                got = png(self.content(os.path.join(self.folder(tensor), b'heatmap.png'))).astype(int)
-                want = picture(self.values(tensor))
-                self.assertEqual(got.shape, want.shape)
-                self.assertLessEqual(np.abs(got - want).max(), 1)
-
-
-class Edited(unittest.TestCase):
-    """Results follow the tensors, before and after their edits are written."""
-
-    def right(self, at):
-        """Check that all results match the current values and bytes."""
-        names = os.listdir(f'{at}/tensors')
-        table = mountlib.get(f'{at}/stats.tsv').decode().splitlines()[1:]
-        self.assertEqual([line.split('\t')[0] for line in table], names)
-        hashes = []
-        for name in names:
-            folder = f'{at}/tensors/{name}'
-            want, _ = expected(np.load(f'{folder}/f32.npy'))
-            got = dict(line.split()[:2] for line in mountlib.get(f'{folder}/stats').decode().splitlines()[:15])
-            for column, value in want.items():
-                self.assertTrue(close(float(got[column]), float(value)), (name, column))
-            picture_now = png(mountlib.get(f'{folder}/heatmap.png'))
-            self.assertTrue((picture_now == picture(np.load(f'{folder}/f32.npy'))).all(), name)
-            hashes.append(hashlib.sha256(mountlib.get(f'{folder}/raw')).hexdigest())
-        self.assertEqual([mountlib.get(f'{at}/tensors/{name}/sha256').decode().strip() for name in names], hashes)
-        lines = mountlib.get(f'{at}/hashes').decode().splitlines()
-        self.assertEqual([line.split()[1:] for line in lines],
-                         [[sha, f'edited.gguf:{name}'] for sha, name in zip(hashes, names)])
-        return names, hashes
+    def test_views(self):
+        with mountlib.Mount(mountlib.put('made.gguf', gguf.encode(samples.ARCH, tensors())), '-o', 'views=all') as at:
+            self.right(at, 'made.gguf')
 
     def edits(self, at):
         values = floats((5, 33), 20)
@@ -284,14 +241,14 @@ class Edited(unittest.TestCase):
         for mode in ('sync', 'close'):
             model = mountlib.put('edited.gguf', gguf.encode(samples.ARCH, made))
             with mountlib.Mount(model, '-o', f'tensors=edit,commit={mode},views=all') as at:
-                seen = [self.right(at)]
+                seen = [self.right(at, 'edited.gguf')]
                 for values in self.edits(at):
                     if values is not None:
                         self.assertTrue((np.load(f'{at}/tensors/plain/f32.npy') == values).all())
-                    seen.append(self.right(at))
-                self.assertEqual(len({repr(names_and_hashes) for names_and_hashes in seen}), 5)  # shape matters to neither
+                    seen.append(self.right(at, 'edited.gguf'))
+                self.assertEqual(len(set(map(repr, seen))), 5)  # shape matters to neither
             with mountlib.Mount(model, '-o', 'ro,views=all') as at:
-                self.assertEqual(self.right(at), seen[-1])
+                self.assertEqual(self.right(at, 'edited.gguf'), seen[-1])
 
 
 class Long(unittest.TestCase):
@@ -320,6 +277,7 @@ class Long(unittest.TestCase):
                                          f'{at}/tensors/t{i % 2}/{name}'], stderr=subprocess.DEVNULL)
                        for i in range(5) for name in names]
             waiting.append(subprocess.Popen(['cat', f'{at}/stats.tsv'], stdout=subprocess.DEVNULL))
+            editlib.until(lambda: all(editlib.waits(program.pid) for program in waiting))
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
             for i, program in enumerate(waiting):
                 program.send_signal([signal.SIGINT, signal.SIGKILL, signal.SIGTERM][i % 3])
@@ -331,6 +289,7 @@ class Long(unittest.TestCase):
         """When the daemon ends during a computation, waiting readers get an answer."""
         with mountlib.Foreground(self.model(), '-o', 'ro') as (at, process):
             reader = subprocess.Popen(['cat', f'{at}/tensors/t0/stats'], stderr=subprocess.DEVNULL)
+            editlib.until(lambda: editlib.waits(reader.pid))
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
             process.terminate()
             self.assertEqual(process.wait(mountlib.LIMIT), 0)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Shared by tests of editing: a model mounted read-write, and what must hold after an edit."""
-import errno
 import os
 import shutil
 import tempfile
-import time
 import unittest
 
+import editlib
 import ggufmodel as gguf
 import mountlib
 from ggufmodel import Tensor, Value, array
@@ -30,14 +29,6 @@ def replaced(changes, kv=KV):
     return ([(key, changes.get(key.decode(), value)) for key, value in kv]
             + [(key.encode(), value) for key, value in changes.items()
                if key.encode() not in known])
-
-
-def until(is_so):
-    """Wait for an effect of the mount's own activity. Returns whether it happened."""
-    end = time.monotonic() + mountlib.LIMIT
-    while not is_so() and time.monotonic() < end:
-        time.sleep(0.01)
-    return is_so()
 
 
 def string(text):
@@ -91,7 +82,7 @@ class Editing(unittest.TestCase):
         if self.mount:
             mount, self.mount = self.mount, None
             os.statvfs(self.at)
-            until(lambda: mountlib.run('fusermount3', '-u', self.at).returncode == 0)
+            editlib.until(lambda: mountlib.run('fusermount3', '-u', self.at).returncode == 0)
             mount.__exit__(None, None, None)
 
     def key(self, name):
@@ -102,11 +93,7 @@ class Editing(unittest.TestCase):
 
     def error(self, name):
         """Return the reason for the last refusal, or None if there was none."""
-        try:
-            return os.getxattr(self.key(name), 'user.gguf.error').decode()
-        except OSError as e:
-            self.assertEqual(e.errno, errno.ENODATA)
-            return None
+        return editlib.error_of(self.at, name)
 
     def state(self):
         """Return a state that changes whenever the model file is written."""

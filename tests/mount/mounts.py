@@ -9,7 +9,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 import unittest
@@ -184,16 +183,6 @@ class Places(Case):
             self.assertEqual(len([row for row in mountlib.mounts()
                                   if row[0] == os.fsencode(at)]), 1)
 
-    def killed(self, at, hold=False):
-        """Return a mount whose daemon is dead; hold: its directory stays open."""
-        mount = Mount(self.model, at=at)
-        mount.__enter__()
-        if hold:
-            self.addCleanup(os.close, os.open(at, os.O_RDONLY))
-        os.kill(daemon(at), signal.SIGKILL)
-        mount.wait()
-        os.close(mount.life)
-
     def test_over_a_dead_mount(self):
         """A dead mount is removed before the new one is made, even if it is in use."""
         at = self.folder()
@@ -348,15 +337,12 @@ class List(Case):
         self.assertEqual(self.list(), ([], []))
 
     def test_dead(self):
-        dead = Mount(self.model, at=self.folder('dead'))
-        dead.__enter__()
-        self.addCleanup(mountlib.unmount, dead.at, lazy=True)
-        os.kill(daemon(dead.at), signal.SIGKILL)
-        dead.wait()
-        os.close(dead.life)
+        at = self.folder('dead')
+        self.killed(at)
+        self.addCleanup(mountlib.unmount, at, lazy=True)
         objects, lines = self.list()
-        self.assertEqual([(x['mountpoint'], x['state']) for x in objects], [(dead.at, 'dead')])
-        self.assertEqual(lines, [f'{self.model} on {dead.at}, read-write, dead'])
+        self.assertEqual([(x['mountpoint'], x['state']) for x in objects], [(at, 'dead')])
+        self.assertEqual(lines, [f'{self.model} on {at}, read-write, dead'])
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_of_another_user(self):

@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import subprocess
-import time
 import unittest
 from unittest import mock
 
+import editlib
 import ggufmodel as gguf
 import mountlib
 from ggufmodel import Tensor, Value
@@ -44,31 +44,17 @@ class Options(unittest.TestCase):
         os.makedirs(at, exist_ok=True)
         return at
 
-    def edited(self, *options):
-        """Return the output of an unmount after an edit, and the model before it."""
-        with open(self.model, 'rb') as file:
-            before = file.read()
-        at = self.folder()
-        self.assertEqual(run(GGUFS, *options, self.model, at).returncode, 0)
-        for name in ('first', f'after {time.monotonic_ns()}'):
-            with open(f'{at}/metadata/general.name', 'w', encoding='ascii') as file:
-                file.write(name)
-                os.fsync(file.fileno())
-        done = run(GGUFS, '--unmount', at)
-        self.assertEqual((done.returncode, done.out), (0, ''), done.err)
-        return done.err, before
-
     def test_backup(self):
-        for option, suffix in (('backup', '~'), ('backup', '~'), ('backup=.old,relayout=copy', '.old')):
-            said, before = self.edited('-o', option)
-            with open(self.model + suffix, 'rb') as file:
-                self.assertEqual(file.read(), before)
-            self.assertIn(f'model.gguf{suffix}', said)
-        kept = os.stat(self.model + '~')
-        with Mount(self.model, '-o', 'backup') as at:
-            os.listdir(f'{at}/metadata')
-        self.assertEqual(os.stat(self.model + '~').st_mtime_ns, kept.st_mtime_ns)
-        for suffix in ('~', '.old'):
+        """The model is kept as it was before the first edit of the mount, and --unmount names the copy."""
+        for option, suffix in (('backup', '~'), ('backup=.old,relayout=copy', '.old')):
+            before, at = mountlib.get(self.model), self.folder()
+            self.assertEqual(run(GGUFS, '-o', option, self.model, at).returncode, 0)
+            for name in ('first', 'second' + suffix):
+                editlib.write(at, 'general.name', name, fsync=True)
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.out), (0, ''), done.err)
+            self.assertIn(f'model.gguf{suffix}', done.err)
+            self.assertEqual(mountlib.get(self.model + suffix), before)
             os.unlink(self.model + suffix)
 
     # (exit status, arguments, what the line names); M is the model, AT the mount point
@@ -170,10 +156,7 @@ class Options(unittest.TestCase):
         odd = mountlib.put('with space,comma.gguf', MODEL)
         table = mountlib.put('fstab', f'{odd} {at} fuse.ggufs ro,nofail,user,_netdev,x-a.b 0 0\n'
                              .replace('with space', 'with\\040space').encode())
-        # Copies of other tests' mounts would keep their daemons alive.
-        script = ("awk '/ - fuse[.]ggufs /{ print $5 }' /proc/self/mountinfo | "
-                  'while read -r other; do umount --lazy "$(printf %b "$other")" || true; done; '
-                  'set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
+        script = ('set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
                   'mount "$@"; cmp "$at/model.gguf" "$model"; umount "$at"')
         for command in (['-t', 'fuse.ggufs', self.model, at, '-o', 'ro,nofail,_netdev'],
                         ['-T', table, at]):

@@ -89,11 +89,6 @@ def leave_first(writes, rng, whole):
     return writes[:count] + torn
 
 
-def leave_some(writes, rng, _):
-    chance = rng.choice((0.1, 0.5, 0.9))
-    return [record for record in writes if rng.random() < chance]
-
-
 def leave_sectors(writes, rng, whole):
     chance = rng.choice((0.1, 0.5, 0.9))
     return [part for record in writes for part in sectors(record, whole) if rng.random() < chance]
@@ -104,8 +99,7 @@ def leave_all_but_one(writes, rng, _):
     return writes[:lost] + writes[lost + 1:]
 
 
-LEAVE = (leave_none, leave_sectors, leave_first, leave_some, leave_all_but_one, leave_sectors,
-         leave_all)
+LEAVE = (leave_none, leave_sectors, leave_first, leave_all_but_one, leave_sectors, leave_all)
 
 
 class Recorder:

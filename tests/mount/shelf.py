@@ -101,7 +101,7 @@ class Stores(Shelf):
                              b'it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)')
             fails(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
             fails(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
-                         os.O_RDONLY | os.O_TRUNC)
+                  os.O_RDONLY | os.O_TRUNC)
             self.assertEqual(os.listxattr(at), ['user.gguf.readonly'])
             self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), STORE.encode())
             self.put(hub + 'refs/main', OTHER.encode())  # another revision is pulled

@@ -91,15 +91,13 @@ class Trust(Shelf):
         self.assertEqual((done.returncode, done.err), (0, ''))
         return int(done.out)
 
-    def seen(self, path):
-        """Return the files that another user can read there, or None."""
-        done = run(*mountlib.as_other('cat', path))
+    def seen(self, path, command='cat'):
+        """Return what another user sees there, or None."""
+        done = run(*mountlib.as_other(command, path))
         return done.out if done.returncode == 0 else None
 
     def lists(self, path):
-        """Return the names that another user sees there, or None."""
-        done = run(*mountlib.as_other('ls', path))
-        return done.out if done.returncode == 0 else None
+        return self.seen(path, 'ls')
 
     def test_allow_other(self):
         self.put('m.gguf')

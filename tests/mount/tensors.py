@@ -7,7 +7,6 @@ import mmap
 import os
 import shutil
 import stat
-import threading
 import time
 
 import ggufmodel as gguf
@@ -374,31 +373,4 @@ class Caches(Views):
         mapped.close()
         self.end()
         self.set(b'b.weight', data=b'ABCDEFGH')
-        self.check()
-
-    def test_crowd(self):
-        """Many programs open and write views at the same moment: each call succeeds."""
-        self.mount('-o', 'commit=sync')
-        raised, begin, count = [], threading.Barrier(50), 50
-
-        def work(n):
-            begin.wait()
-            try:
-                for i in range(10):
-                    for name, size in (('a.weight', 6), ('b.weight', 8), ('c.weight', 10)):
-                        with opened(self.tensor(name, 'raw'), os.O_RDWR) as fd:
-                            os.pwrite(fd, bytes([65 + (i + n) % 26]) * size, 0)
-            except OSError as e:
-                raised.append(e)
-
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(mountlib.LIMIT)
-            self.assertFalse(thread.is_alive(), 'it hangs')
-        self.assertEqual(raised, [])
-        for name in (b'a.weight', b'b.weight', b'c.weight'):
-            self.set(name, data=self.get(name.decode()))
-        self.end()
         self.check()

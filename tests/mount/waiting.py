@@ -1,53 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""Edits made while another one is being written, edits that no call waits for, and the end of the
-mount."""
-import contextlib
+"""Edits made while another one is being written, and signals to programs that wait."""
 import ctypes
 import errno
 import multiprocessing
 import os
 import signal
-import struct
 import unittest
 
 import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Call, Gate, Want, needs_gate, place, sync, write
+from editlib import Call, Gate, Want, needs_gate, sync, write
 from ggufmodel import Tensor, Value
 
 MIB = 1 << 20
-IN_MOVED_TO = 0x80
 
 fork = multiprocessing.get_context('fork')
 
 # Signals that are not meant to stop a program.
 PASSING = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGALRM, signal.SIGUSR1, signal.SIGCONT)
-
-
-class Rewrites:
-    """Counts how often a new file has replaced the model."""
-
-    def __init__(self, source):
-        self.libc = ctypes.CDLL(None, use_errno=True)
-        self.fd = self.libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.name, self.seen = os.fsencode(os.path.basename(source)), 0
-        folder = os.fsencode(os.path.dirname(source))
-        assert self.libc.inotify_add_watch(self.fd, folder, IN_MOVED_TO) >= 0
-
-    def count(self):
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                events, at = os.read(self.fd, 65536), 0
-                while at < len(events):
-                    size = struct.unpack_from('I', events, at + 12)[0]
-                    self.seen += events[at + 16:at + 16 + size].rstrip(b'\0') == self.name
-                    at += 16 + size
-        return self.seen
-
-    def close(self):
-        os.close(self.fd)
 
 
 def process_state(pid):
@@ -219,55 +191,3 @@ class WhileFreeing(unittest.TestCase):
         self.assertIsNone(second.wait())
         mount.__exit__(None, None, None)
         want.check(mountlib.get(source))
-
-
-class Later(unittest.TestCase):
-    """Edits that no call waits for: batched, and written later or at the end."""
-
-    def setUp(self):
-        self.source = mountlib.put('model.gguf', samples.editable())
-        self.want, self.rewrites = Want(mountlib.get(self.source)), Rewrites(self.source)
-        self.addCleanup(self.rewrites.close)
-
-    def large(self):
-        """Return a model whose copy takes too long to wait for."""
-        data = os.urandom(MIB) * 65
-        self.source = mountlib.put('model.gguf', gguf.encode(
-            samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
-        self.want = Want(mountlib.get(self.source))
-
-    def edits(self, at):
-        for count in range(5):
-            key = b'my.key%d' % count
-            write(at, key, b'x%d' % count)
-            self.want.set(key, Value('string', b'x%d' % count))
-        os.unlink(place(at, 'type.u8'))
-        self.want.remove(b'type.u8')
-
-    def test_remove_all(self):
-        """rm -r metadata/* causes one rewrite for all keys except the one that stays."""
-        with mountlib.Mount(self.source) as at:
-            done = mountlib.run('sh', '-c', 'rm -r "$1"/metadata/*', 'sh', at)
-            self.assertIn('general.architecture', done.err)
-            self.assertEqual(done.err.count('\n'), 1, done.err)
-            self.assertEqual(editlib.keys(at), [b'general.architecture'])
-            sync(at)
-            self.assertEqual(self.rewrites.count(), 1)
-            self.want.kv = self.want.kv[:1]
-            self.want.check(mountlib.get(self.source))
-
-    def test_at_the_end(self):
-        """An unmount or SIGTERM writes pending edits, in each mode that can have them."""
-        for large, options in ((False, 'commit=sync'), (True, 'relayout=copy')):
-            for end in ('unmount', 'SIGTERM', 'SIGINT', 'SIGHUP'):
-                with self.subTest(options=options, end=end):
-                    self.setUp()
-                    if large:
-                        self.large()
-                    with mountlib.Foreground(self.source, '-o', options) as (at, process):
-                        self.edits(at)
-                        if end != 'unmount':
-                            process.send_signal(getattr(signal, end))
-                            process.wait(mountlib.LIMIT)
-                    self.want.check(mountlib.get(self.source))
-                    self.assertEqual(self.rewrites.count(), 1)
