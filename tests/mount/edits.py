@@ -37,6 +37,7 @@ class Case:
         assert editlib.keys(self.at) == shown, editlib.keys(self.at)
         whole = mountlib.get(os.path.join(self.at, 'model.gguf'))
         assert whole == editlib.without_reserve(file)
+        assert editlib.RESERVE not in mountlib.get(os.path.join(self.at, 'metadata.json'))
         assert os.stat(os.path.join(self.at, 'model.gguf')).st_size == len(whole)
         assert editlib.leftovers(os.path.dirname(self.source)) == []
         return file
