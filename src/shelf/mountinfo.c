@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <mntent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,14 +76,10 @@ bool mount_parse(char *line, struct mount *ret)
     return true;
 }
 
-/* Return the text after the name of an option in a list, or NULL if the list lacks that option. */
+/* Return an option in a list, or NULL if the list lacks it. */
 static const char *option(const char *options, const char *name)
 {
-    size_t n = strlen(name);
-    for (const char *p = options; *p; p += strcspn(p, ","), p += *p == ',')
-        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '=' || !p[n]))
-            return p + n;
-    return NULL;
+    return hasmntopt(&(struct mntent){.mnt_opts = (char *)options}, name);
 }
 
 bool mount_has(const char *options, const char *name)
@@ -93,7 +90,8 @@ bool mount_has(const char *options, const char *name)
 long mount_number(const char *options, const char *name)
 {
     const char *p = option(options, name);
-    return p && p[0] == '=' && p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, NULL, 10) : -1;
+    p = p ? p + strlen(name) : "";
+    return p[0] == '=' && p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, NULL, 10) : -1;
 }
 
 bool mount_is_ggufs(const struct mount *m)

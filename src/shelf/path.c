@@ -118,30 +118,24 @@ static char *path_join(const char *dir, const char *name)
     return all;
 }
 
-/* Find the target of a link, which may be another link. */
-static int follow_once(const struct paths *p, const struct path_found *link, struct path_found *ret)
-{
-    char target[PATH_MAX];
-    const ssize_t n = readlinkat(link->fd, "", target, sizeof(target) - 1);
-    if (n <= 0)
-        return n < 0 ? -errno : -ENOENT;
-    target[n] = '\0';
-    char *dir = path_above(link->path), *path = dir ? path_join(dir, target) : NULL;
-    free(dir);
-    if (path && p->shared && (link->st.st_uid != geteuid() || !path_below(path, p->path))) {
-        free(path);
-        return -EACCES;
-    }
-    return find_path(p, path, ret);
-}
-
 /* Replace a link that was found by what it leads to. */
 static int follow(const struct paths *p, struct path_found *f)
 {
+    char target[PATH_MAX];
     int e = 0;
     for (int i = 0; e == 0 && S_ISLNK(f->st.st_mode); i++) {
         struct path_found next = FOUND_NONE;
-        e = i < LINKS_MAX ? follow_once(p, f, &next) : -ELOOP;
+        const ssize_t n = readlinkat(f->fd, "", target, sizeof(target) - 1);
+        if (n <= 0 || i == LINKS_MAX)
+            return n < 0 ? -errno : n == 0 ? -ENOENT : -ELOOP;
+        target[n] = '\0';
+        char *dir = path_above(f->path), *path = dir ? path_join(dir, target) : NULL;
+        free(dir);
+        const bool may =
+            path && (!p->shared || (f->st.st_uid == geteuid() && path_below(path, p->path)));
+        e = may ? find_path(p, path, &next) : path ? -EACCES : -ENOMEM;
+        if (!may)
+            free(path);
         found_close(f);
         *f = next;
     }

@@ -141,16 +141,13 @@ static int names_read(const struct path_found *dir, int (*which)(const struct di
     return 0;
 }
 
-static int to_name(const void *name, const void *d)
-{
-    return strcmp(name, (*(struct dirent *const *)d)->d_name);
-}
-
 /* Return the type of a name, or NULL if it is not there. */
 static unsigned char *names_type(const struct names *n, const char *name)
 {
-    struct dirent **d = n->n ? bsearch(name, n->at, n->n, sizeof(struct dirent *), to_name) : NULL;
-    return d ? &(*d)->d_type : NULL;
+    for (size_t i = 0; i < n->n; i++)
+        if (strcmp(n->at[i]->d_name, name) == 0)
+            return &n->at[i]->d_type;
+    return NULL;
 }
 
 static bool has_folder(const struct names *n, const char *name, bool links)
@@ -383,9 +380,10 @@ static int drop_mounts(const struct here *h, const struct names *names)
     int e = mounts_load(&ms);
     for (size_t i = 0; e == 0 && i < ms.n; i++) {
         const char *at = ms.mount[i].at, *name = path_name(at);
-        unsigned char *type = names_type(names, name);
-        if (type && paths_bar(h->paths, &ms.mount[i]) && path_below(at, path) &&
-            name == at + strlen(path) + (path[1] != '\0'))
+        const bool here = paths_bar(h->paths, &ms.mount[i]) && path_below(at, path) &&
+                          name == at + strlen(path) + (path[1] != '\0');
+        unsigned char *type = here ? names_type(names, name) : NULL;
+        if (type)
             *type = DT_UNKNOWN;
     }
     return e;
