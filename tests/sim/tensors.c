@@ -359,16 +359,18 @@ static int open_view(struct program *p, struct handle *h, int name, uint64_t dir
     return r;
 }
 
-/* Opens a view in a slot. Returns the handle, or NULL. */
+/* Opens a view in a slot. since: when the program made its directory, which others may have replaced
+ * meanwhile, or NEVER. Returns the handle, or NULL. */
 static struct handle *open_slot(struct program *p, unsigned slot, int name, uint64_t dir,
-                                const char *view, int flags)
+                                uint32_t since, const char *view, int flags)
 {
     struct handle *h = p->slot[slot] ? NULL : kernel_handle(p->k, (flags & O_ACCMODE) != O_RDONLY);
     if (!h)
         return NULL;
     h->owners = 1;
     const int r = open_view(p, h, name, dir, view, flags);
-    check_error(p, "open", h->tensor, r, is_lonely(p->k, h->tensor, h));
+    check_error(p, "open", h->tensor, r,
+                is_lonely(p->k, h->tensor, h) && p->k->w->tensors.shared[h->tensor] <= since);
     if (r == 0)
         return p->slot[slot] = h;
     kernel_unopened(p->k, h);
@@ -520,8 +522,8 @@ enum { OWN_SLOT = SLOTS - 1 }; /* of steps that open and close a file */
 static void set_form(struct program *p, const struct step *s)
 {
     const int part = s->word == W_TYPE ? OF_TYPE : OF_SHAPE;
-    struct handle *h =
-        open_slot(p, OWN_SLOT, s->name, 0, part == OF_TYPE ? "type" : "shape", O_WRONLY | O_TRUNC);
+    struct handle *h = open_slot(p, OWN_SLOT, s->name, 0, (uint32_t)NEVER,
+                                 part == OF_TYPE ? "type" : "shape", O_WRONLY | O_TRUNC);
     if (!h)
         return;
     write_line(p, h, part, s->n % FORMS);
@@ -560,7 +562,8 @@ static void add_tensor(struct program *p, const struct step *s)
         static const char *const views[] = {"type", "shape", "raw", "f32"};
         uint8_t bytes[BYTES_MOST];
         const unsigned at = orders[s->n2 % 6][i], what = at == 2 && values ? 3 : at;
-        struct handle *h = open_slot(p, OWN_SLOT, s->name, dir.node, views[what], O_RDWR | O_TRUNC);
+        struct handle *h =
+            open_slot(p, OWN_SLOT, s->name, dir.node, e->begin, views[what], O_RDWR | O_TRUNC);
         size_t n;
         if (what < 2) {
             n = (size_t)snprintf((char *)bytes, sizeof(bytes), "%s\n",
@@ -618,7 +621,8 @@ static void save_npy(struct program *p, const struct step *s)
     uint8_t bytes[128 + BYTES_MOST];
     struct kernel *k = p->k;
     const unsigned shape = s->n2 % FORMS;
-    struct handle *h = open_slot(p, OWN_SLOT, s->name, 0, "f32.npy", O_WRONLY | O_TRUNC);
+    struct handle *h =
+        open_slot(p, OWN_SLOT, s->name, 0, (uint32_t)NEVER, "f32.npy", O_WRONLY | O_TRUNC);
     if (!h)
         return;
     memset(bytes, ' ', 128);
@@ -658,7 +662,8 @@ static void read_view(struct program *p, const struct step *s)
     const int t = of_name(s->name);
     const bool raw = sched_lot(2);
     const uint32_t since = tensors_now(w);
-    struct handle *h = open_slot(p, OWN_SLOT, s->name, 0, raw ? "raw" : "f32", O_RDONLY);
+    struct handle *h =
+        open_slot(p, OWN_SLOT, s->name, 0, (uint32_t)NEVER, raw ? "raw" : "f32", O_RDONLY);
     if (!h)
         return;
     (void)kernel_begin(p);
@@ -718,7 +723,7 @@ void tensors_step(struct program *p, const struct step *s)
     case W_OPEN:
     case W_PUT:
         part.flags |= s->word == W_PUT ? F_WRITE | F_TRUNC : 0;
-        h = open_slot(p, s->slot, s->name, 0, part.flags & F_F32 ? "f32" : "raw",
+        h = open_slot(p, s->slot, s->name, 0, (uint32_t)NEVER, part.flags & F_F32 ? "f32" : "raw",
                       (part.flags & F_WRITE ? O_RDWR : O_RDONLY) |
                           ((part.flags & F_WRITE) && (part.flags & F_TRUNC) ? O_TRUNC : 0));
         if (!h || s->word == W_OPEN)
