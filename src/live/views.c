@@ -704,16 +704,17 @@ void live_view_release(struct live *l, struct live_view *h)
 {
     struct object *o = h->o;
     struct view_draft *d = h->d;
-    if (d)
-        lock_take(&d->io);
     lock_take(&l->lock);
     if (d) {
         o->owing -= h->owes;
         if (o->fresh)
             object_touch(l, o);
-        if (d->writers == 1)
-            end_writing(l, d);
-        lock_drop(&d->io);
+        if (d->writers == 1) {
+            draft_enter(l, d);
+            if (d->writers == 1) /* nobody has opened it meanwhile */
+                end_writing(l, d);
+            draft_leave(l, d);
+        }
         d->writers--;
         draft_reap(l, d);
     }
