@@ -53,35 +53,35 @@ void edit_value_unref(struct edit_value *v)
 /* ---- names, and the base ---- */
 
 /* A name whose bytes the struct does not own. */
-struct name {
+struct edit_name {
     const void *p;
     size_t n;
 };
 
-static bool name_same(struct name a, struct name b)
+static bool name_same(struct edit_name a, struct edit_name b)
 {
     return a.n == b.n && memcmp(a.p, b.p, b.n) == 0;
 }
 
-static bool name_is(struct name a, const char *text)
+static bool name_is(struct edit_name a, const char *text)
 {
-    return name_same(a, (struct name){text, strlen(text)});
+    return name_same(a, (struct edit_name){text, strlen(text)});
 }
 
-static struct name slot_name(const struct edit_slot *s)
+static struct edit_name slot_name(const struct edit_slot *s)
 {
-    return (struct name){s->name, s->name_len};
+    return (struct edit_name){s->name, s->name_len};
 }
 
-static struct name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i)
+static struct edit_name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i)
 {
     const struct gguf *g = c->on.g;
     if (kind == EDIT_TENSOR)
-        return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
-    return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
+        return (struct edit_name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
+    return (struct edit_name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
 }
 
-static uint32_t base_find(const struct edit_change *c, enum edit_what kind, struct name name)
+static uint32_t base_find(const struct edit_change *c, enum edit_what kind, struct edit_name name)
 {
     return kind == EDIT_TENSOR ? gguf_find_tensor(c->on.g, name.p, name.n)
                                : gguf_find_key(c->on.g, name.p, name.n);
@@ -106,7 +106,7 @@ static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kin
  * Returns true if an object has this name after the change. Sets *ret to its slot or, if there is
  * none, to the slot of the last object of this name that was removed or renamed, or to NULL.
  */
-static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
+static bool slot_find(const struct edit_change *c, enum edit_what kind, struct edit_name name,
                       const struct edit_slot **ret)
 {
     const struct edit_slot *found = NULL;
@@ -176,7 +176,7 @@ static void slot_free(struct edit_slot *s) /* may be NULL */
 }
 
 /* Copies a slot under another name. Returns NULL if out of memory. */
-static struct edit_slot *copy(const struct edit_slot *from, struct name to)
+static struct edit_slot *copy(const struct edit_slot *from, struct edit_name to)
 {
     struct edit_slot *s = malloc(sizeof(*s) + to.n + 1);
     if (!s)
@@ -191,7 +191,7 @@ static struct edit_slot *copy(const struct edit_slot *from, struct name to)
 }
 
 /* Returns the first slot of a new object, marked as gone, or NULL if out of memory. */
-static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank)
+static struct edit_slot *slot_new(enum edit_what kind, struct edit_name to, uint64_t rank)
 {
     const struct edit_slot first = {.kind = kind,
                                     .gone = true,
@@ -208,7 +208,7 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
  * name. Returns NULL if out of memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
-                                    struct name name, struct name to)
+                                    struct edit_name name, struct edit_name to)
 {
     const struct edit_slot *s;
     const bool found = slot_find(c, kind, name, &s);
@@ -224,7 +224,7 @@ static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what 
 }
 
 /* Makes room for another slot and another undo; the first call also allocates slot_of. */
-static int make_room(struct edit_change *c)
+static int slot_room(struct edit_change *c)
 {
     const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
     if (!c->slot_of && !(c->slot_of = (struct edit_slot **)calloc(all, sizeof(*c->slot_of))))
@@ -284,7 +284,7 @@ static int check_limits(const struct edit_change *c, struct err *e)
 static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
 {
     const size_t mark = edit_mark(c);
-    int r = s ? make_room(c) : -ENOMEM;
+    int r = s ? slot_room(c) : -ENOMEM;
     struct edit_slot *was = s && s->at != EDIT_NONE ? c->slot[s->at] : NULL;
     if (r == 0) {
         s->serial = ++c->serial;
@@ -353,69 +353,72 @@ size_t edit_change_count(const struct edit_change *c, size_t most)
 
 /* ---- what is refused ---- */
 
-static int refuse(struct err *e, int code, enum edit_what kind, struct name name, const char *why)
+static int change_refuse(struct err *e, int code, enum edit_what kind, struct edit_name name,
+                         const char *why)
 {
     char shown[SHOW_MAX];
     return err_set(e, code, "%s '%s': %s", kind == EDIT_KEY ? "key" : "tensor",
                    show(shown, name.p, name.n), why);
 }
 
-static int check_key(struct name name, struct err *e)
+static int check_key(struct edit_name name, struct err *e)
 {
     if (name.n == 0)
         return err_set(e, -EINVAL, "a key's name is empty");
     if (name.n > EDIT_MAX_KEY)
-        return refuse(e, -EINVAL, EDIT_KEY, name, "the name is over 65535 bytes");
+        return change_refuse(e, -EINVAL, EDIT_KEY, name, "the name is over 65535 bytes");
     if (key_is_own(name.p, name.n))
-        return refuse(e, -EPERM, EDIT_KEY, name, "is maintained by ggufs itself");
+        return change_refuse(e, -EPERM, EDIT_KEY, name, "is maintained by ggufs itself");
     return 0;
 }
 
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e)
 {
-    struct name name = {key, key_len};
+    struct edit_name name = {key, key_len};
     if (!name_is(name, alignment_key))
         return 0;
     if (type != GGUF_U32 || value_len != 4)
-        return refuse(e, -EINVAL, EDIT_KEY, name, "must be a u32");
+        return change_refuse(e, -EINVAL, EDIT_KEY, name, "must be a u32");
     uint64_t v = get_u32(value, g->fmt.big);
     if (!is_pow2(v) || v < MIN_ALIGNMENT || v > EDIT_MAX_ALIGNMENT)
-        return refuse(e, -EINVAL, EDIT_KEY, name, "must be a power of two from 8 to 1048576");
+        return change_refuse(e, -EINVAL, EDIT_KEY, name,
+                             "must be a power of two from 8 to 1048576");
     return 0;
 }
 
-static int check_tensor(struct name name, struct err *e)
+static int check_tensor(struct edit_name name, struct err *e)
 {
     if (name.n == 0)
         return err_set(e, -EINVAL, "a tensor's name is empty");
     if (memchr(name.p, 0, name.n))
-        return refuse(e, -EINVAL, EDIT_TENSOR, name, "the name contains a NUL");
+        return change_refuse(e, -EINVAL, EDIT_TENSOR, name, "the name contains a NUL");
     if (name.n > EDIT_MAX_TENSOR_NAME)
-        return refuse(e, -ENAMETOOLONG, EDIT_TENSOR, name, "the name is over 63 bytes");
+        return change_refuse(e, -ENAMETOOLONG, EDIT_TENSOR, name, "the name is over 63 bytes");
     return 0;
 }
 
 /* Refuses the operation in a split model, where every file states the total number of tensors. */
-static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
+static int check_not_split(const struct edit_change *c, struct edit_name name, struct err *e)
 {
     static const char key[] = "split.tensors.count";
     static const char count[] = "split.count";
     if (gguf_find_key(c->on.g, key, sizeof(key) - 1) == EDIT_NONE &&
         gguf_find_key(c->on.g, count, sizeof(count) - 1) == EDIT_NONE)
         return 0;
-    return refuse(e, -EOPNOTSUPP, EDIT_TENSOR, name,
-                  "the number of tensors of a split model cannot change: merge it first "
-                  "(copy model.gguf out of the mount)");
+    return change_refuse(e, -EOPNOTSUPP, EDIT_TENSOR, name,
+                         "the number of tensors of a split model cannot change: merge it first "
+                         "(copy model.gguf out of the mount)");
 }
 
 /* ---- operations on keys and tensors ---- */
 
-static int slot_remove(struct edit_change *c, enum edit_what kind, struct name name, struct err *e)
+static int slot_remove(struct edit_change *c, enum edit_what kind, struct edit_name name,
+                       struct err *e)
 {
     const struct edit_slot *found;
     if (!slot_find(c, kind, name, &found))
-        return refuse(e, -ENOENT, kind, name, "does not exist");
+        return change_refuse(e, -ENOENT, kind, name, "does not exist");
     struct edit_slot *s = slot_begin(c, kind, name, name);
     if (s) {
         tensor_content_unref(s->content);
@@ -425,16 +428,16 @@ static int slot_remove(struct edit_change *c, enum edit_what kind, struct name n
     return slot_end(c, s, e);
 }
 
-static int slot_rename(struct edit_change *c, enum edit_what kind, struct name from, struct name to,
-                       struct err *e)
+static int slot_rename(struct edit_change *c, enum edit_what kind, struct edit_name from,
+                       struct edit_name to, struct err *e)
 {
     const struct edit_slot *found;
     if (!slot_find(c, kind, from, &found))
-        return refuse(e, -ENOENT, kind, from, "does not exist");
+        return change_refuse(e, -ENOENT, kind, from, "does not exist");
     if (name_same(from, to))
         return 0;
     if (slot_find(c, kind, to, &found))
-        return refuse(e, -EEXIST, kind, to, "already exists");
+        return change_refuse(e, -EEXIST, kind, to, "already exists");
     return slot_end(c, slot_begin(c, kind, from, to), e);
 }
 
@@ -442,13 +445,13 @@ static int slot_rename(struct edit_change *c, enum edit_what kind, struct name f
 
 bool edit_find(const struct edit_change *c, const void *key, size_t n, const struct edit_slot **ret)
 {
-    return slot_find(c, EDIT_KEY, (struct name){key, n}, ret);
+    return slot_find(c, EDIT_KEY, (struct edit_name){key, n}, ret);
 }
 
 int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
              struct err *e)
 {
-    struct name name = {key, key_len};
+    struct edit_name name = {key, key_len};
     int r = check_key(name, e);
     if (r == 0)
         r = edit_check_value(c->on.g, key, key_len, value->type, value->bytes.data,
@@ -466,24 +469,25 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
 
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
 {
-    struct name name = {key, key_len};
+    struct edit_name name = {key, key_len};
     int r = check_key(name, e);
     if (r == 0 && name_is(name, architecture_key))
-        r = refuse(e, -EPERM, EDIT_KEY, name, "cannot be removed");
+        r = change_refuse(e, -EPERM, EDIT_KEY, name, "cannot be removed");
     return r < 0 ? r : slot_remove(c, EDIT_KEY, name, e);
 }
 
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e)
 {
-    struct name old = {from, from_len}, now = {to, to_len};
+    struct edit_name old = {from, from_len}, now = {to, to_len};
     int r = check_key(old, e);
     if (r == 0)
         r = check_key(now, e);
     if (r == 0 && (name_is(old, alignment_key) || name_is(now, alignment_key)))
-        r = refuse(e, -EINVAL, EDIT_KEY, old, "renaming cannot create or remove general.alignment");
+        r = change_refuse(e, -EINVAL, EDIT_KEY, old,
+                          "renaming cannot create or remove general.alignment");
     if (r == 0 && name_is(old, architecture_key))
-        r = refuse(e, -EPERM, EDIT_KEY, old, "cannot be renamed");
+        r = change_refuse(e, -EPERM, EDIT_KEY, old, "cannot be renamed");
     return r < 0 ? r : slot_rename(c, EDIT_KEY, old, now, e);
 }
 
@@ -499,7 +503,7 @@ uint64_t edit_alignment(const struct edit_change *c)
 
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
-    const struct name name = base_name(c, EDIT_TENSOR, i);
+    const struct edit_name name = base_name(c, EDIT_TENSOR, i);
     return (struct edit_tensor){.id = ids_of(c->on.ids, i),
                                 .old = i,
                                 .nbytes = c->on.g->tensor[i].nbytes,
@@ -522,7 +526,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret)
 {
     const struct edit_slot *s;
-    if (!slot_find(c, EDIT_TENSOR, (struct name){name, n}, &s))
+    if (!slot_find(c, EDIT_TENSOR, (struct edit_name){name, n}, &s))
         return false;
     *ret = s ? of_slot(c, s) : of_base(c, gguf_find_tensor(c->on.g, name, n));
     return true;
@@ -547,14 +551,14 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e)
 {
-    const struct name old = {from, from_len}, now = {to, to_len};
+    const struct edit_name old = {from, from_len}, now = {to, to_len};
     int r = name_same(old, now) ? 0 : check_tensor(now, e);
     return r < 0 ? r : slot_rename(c, EDIT_TENSOR, old, now, e);
 }
 
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e)
 {
-    const struct name of = {name, n};
+    const struct edit_name of = {name, n};
     int r = check_not_split(c, of, e);
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
@@ -575,7 +579,7 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
 }
 
 /* Creates content: the pieces over `old` or, if `whole`, the pieces, which must supply all bytes. */
-static int make_content(struct name name, const struct tensor_shape *shape, uint64_t nbytes,
+static int make_content(struct edit_name name, const struct tensor_shape *shape, uint64_t nbytes,
                         const struct tensor_content *old, bool whole,
                         const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
                         struct err *e)
@@ -585,17 +589,18 @@ static int make_content(struct name name, const struct tensor_shape *shape, uint
         tensor_content_unref(*ret);
         r = -EINVAL;
     }
-    return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name,
-                                 "the new bytes are not in order, or do not fit type and shape")
-           : r < 0      ? err_set(e, r, "no memory for the edit")
-                        : 0;
+    return r == -EINVAL
+               ? change_refuse(e, r, EDIT_TENSOR, name,
+                               "the new bytes are not in order, or do not fit type and shape")
+           : r < 0 ? err_set(e, r, "no memory for the edit")
+                   : 0;
 }
 
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint32_t number, struct err *e)
 {
-    const struct name of = {name, n};
+    const struct edit_name of = {name, n};
     const struct edit_slot *removed;
     struct tensor_content *k;
     uint64_t nbytes;
@@ -603,7 +608,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     if (r == 0)
         r = check_not_split(c, of, e);
     if (r == 0 && slot_find(c, EDIT_TENSOR, of, &removed))
-        r = refuse(e, -EEXIST, EDIT_TENSOR, of, "already exists");
+        r = change_refuse(e, -EEXIST, EDIT_TENSOR, of, "already exists");
     if (r == 0)
         r = tensor_shape_bytes(shape, &nbytes, e);
     if (r == 0)
@@ -622,11 +627,11 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, struct err *e)
 {
-    const struct name of = {name, n};
+    const struct edit_name of = {name, n};
     struct tensor_content *k;
     struct edit_tensor t;
     if (!edit_tensor_find(c, name, n, &t))
-        return refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
+        return change_refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
     const bool made = t.content && t.content->shape.n_dims;
     uint64_t nbytes = t.nbytes;
     bool whole = false;
@@ -686,7 +691,7 @@ static struct item *list(const struct edit_change *c, enum edit_what kind, size_
     return item;
 }
 
-static void put_slot(struct buf *b, const struct gguf *g, const struct edit_slot *s)
+static void slot_put(struct buf *b, const struct gguf *g, const struct edit_slot *s)
 {
     const struct gguf_kv *kv = s->value ? NULL : &g->kv[s->old];
     buf_uint(b, s->name_len, g->fmt.len_width, g->fmt.big);
@@ -709,7 +714,7 @@ int edit_change_keys(const struct edit_change *c, struct buf *b, uint64_t **ret,
         const struct edit_slot *s = item[k].slot;
         const uint32_t i = item[k].old;
         if (s)
-            put_slot(b, g, s);
+            slot_put(b, g, s);
         else if (name_is(base_name(c, EDIT_KEY, i), KEY_RESERVE))
             continue;
         else
@@ -782,7 +787,7 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
                        struct err *e)
 {
     const struct gguf_kv *kv = &keys->kv[k];
-    const struct name name = {gguf_key(keys, kv), kv->key_len};
+    const struct edit_name name = {gguf_key(keys, kv), kv->key_len};
     const uint32_t old = base_find(c, EDIT_KEY, name);
     const bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
     const bool stays = exists && base_rank(old) > *last;
@@ -808,7 +813,7 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
         return err_set(e, -EINVAL,
                        "the keys are from a file with another byte order or GGUF version");
     for (uint32_t kv = 0; kv < c->on.g->n_kv && r == 0; kv++) {
-        const struct name name = base_name(c, EDIT_KEY, kv);
+        const struct edit_name name = base_name(c, EDIT_KEY, kv);
         if (!edit_key_is_own(c->on.g, kv) && gguf_find_key(keys, name.p, name.n) == EDIT_NONE)
             r = slot_remove(c, EDIT_KEY, name, e);
     }

@@ -360,7 +360,7 @@ struct move {
     uint64_t done, total; /* bytes of data, including holes */
 };
 
-static void advance(struct move *m, uint64_t n)
+static void count_copied(struct move *m, uint64_t n)
 {
     m->done += n;
     if (m->hooks && m->hooks->progress)
@@ -408,7 +408,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
         }
         if (got < 0)
             return (int)got;
-        advance(m, (uint64_t)got);
+        count_copied(m, (uint64_t)got);
         src += (uint64_t)got;
         at += (uint64_t)got;
         n -= (uint64_t)got;
@@ -419,7 +419,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
 /*
  * Finds the next data [lo, hi) between src and end. If holes cannot be found, everything is data.
  */
-static int find_data(const struct move *m, int from, uint64_t src, uint64_t end, uint64_t *lo,
+static int next_data(const struct move *m, int from, uint64_t src, uint64_t end, uint64_t *lo,
                      uint64_t *hi)
 {
     *lo = src;
@@ -439,10 +439,10 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
 {
     uint64_t end = src + n, lo, hi;
     while (src < end) {
-        int r = find_data(m, from, src, end, &lo, &hi);
+        int r = next_data(m, from, src, end, &lo, &hi);
         if (r < 0)
             return r;
-        advance(m, lo - src);
+        count_copied(m, lo - src);
         r = copy_bytes(m, from, lo, at + (lo - src), hi - lo);
         if (r < 0)
             return r;
@@ -679,7 +679,7 @@ static int is_named(const struct edit_file *f, const char *name, const struct te
  * that file is put back. If the exchange fails, renames the old file over the new one, because
  * recovery would remove a file with a temp's name. If that fails too, the new file stays.
  */
-static void take_back(const struct edit_file *f, struct temp *t)
+static void undo_exchange(const struct edit_file *f, struct temp *t)
 {
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
     if (r == 0 && is_named(f, t->name, t) == 0)
@@ -698,7 +698,7 @@ static int exchanged(struct edit_file *f, struct temp *t, int *old, struct err *
     if (r == 0)
         r = sync_folder(f, e);
     if (r < 0) {
-        take_back(f, t);
+        undo_exchange(f, t);
         return r;
     }
     /* The edit is done. If the old file keeps its name, the next recovery removes it (T4). */
@@ -914,8 +914,8 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
  * of a backup, a copy of the unchanged model. The copy gets that name, replacing any older backup,
  * only once it is on disk, so that no backup is ever incomplete.
  */
-static int make_file(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
-                     const char *backup, int *old, struct err *e)
+static int make_new_file(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
+                         const char *backup, int *old, struct err *e)
 {
     struct temp t = TEMP_INIT;
     int r = temp_create(f, &t, e);
@@ -960,7 +960,7 @@ static int make_backup(struct edit_file *f, const struct edit_plan *p, const str
     char name[NAME_MAX + 1];
     int r = edit_backup_name(name, f, o, e);
     if (r == 0)
-        r = make_file(f, p, h, name, NULL, e);
+        r = make_new_file(f, p, h, name, NULL, e);
     f->backed = r == 0;
     return r < 0 ? err_prefix(e, r, "backup") : 0;
 }
@@ -989,5 +989,5 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
     if (r < 0)
         return r;
     return ret->strategy == EDIT_INPLACE ? write_inplace(f, p, h, ret, e)
-                                         : make_file(f, p, h, NULL, &ret->old_fd, e);
+                                         : make_new_file(f, p, h, NULL, &ret->old_fd, e);
 }

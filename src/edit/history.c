@@ -120,7 +120,7 @@ static int open_folder(const struct history *h, bool make, struct err *e)
 }
 
 /* H5. Opens and locks the directory. Returns its descriptor, or -EAGAIN or another -errno. */
-static int open_locked(const struct history *h, bool make, struct err *e)
+static int lock_folder(const struct history *h, bool make, struct err *e)
 {
     int dir = open_folder(h, make, e), r = dir;
     for (unsigned ms = 0; dir >= 0; ms += TICK_MS) {
@@ -154,7 +154,7 @@ struct record {
     size_t at, end; /* its range in the file */
 };
 
-struct file {
+struct records {
     int fd;           /* owned; -1: there is no file */
     bool ours;        /* its head is valid */
     struct buf bytes; /* owned: its content */
@@ -164,9 +164,9 @@ struct file {
     size_t end; /* the end of the last record; what follows is torn or damaged */
 };
 
-#define FILE_INIT ((struct file){.fd = -1})
+#define RECORDS_INIT ((struct records){.fd = -1})
 
-static void file_free(struct file *f)
+static void records_free(struct records *f)
 {
     if (f->fd >= 0)
         (void)close(f->fd);
@@ -175,7 +175,7 @@ static void file_free(struct file *f)
 }
 
 /* Parses the record at f->end. Returns 1, 0 if there is none, or -ENOMEM. */
-static int parse_record(struct file *f)
+static int parse_record(struct records *f)
 {
     const uint8_t *p = f->bytes.data + f->end;
     const size_t left = f->bytes.len - f->end;
@@ -196,7 +196,7 @@ static int parse_record(struct file *f)
 }
 
 /* Parses f->bytes. Returns 0 or -ENOMEM. */
-static int parse(struct file *f, const char *model)
+static int parse_records(struct records *f, const char *model)
 {
     const uint8_t *p = f->bytes.data;
     const size_t path = strlen(model), head = HEAD + path;
@@ -216,7 +216,7 @@ static int parse(struct file *f, const char *model)
 
 /* Gets a record's next slot. *at: where it is, 0 for the first one. Returns false at the end, or if
  * the rest is no slot. */
-static bool next_slot(const struct file *f, const struct record *r, size_t *at, struct slot *s)
+static bool next_slot(const struct records *f, const struct record *r, size_t *at, struct slot *s)
 {
     *at = *at ? *at : r->at + RECORD_HEAD;
     const uint8_t *p = f->bytes.data + *at;
@@ -236,7 +236,7 @@ static const char *file_name(const struct history *h, char dst[NAME_ROOM])
 }
 
 /* H4. Opens, reads and parses the file. Returns 0, also if there is none, or -EPERM or -errno. */
-static int load(const struct history *h, int dir, int flags, struct file *f, struct err *e)
+static int load(const struct history *h, int dir, int flags, struct records *f, struct err *e)
 {
     char name[NAME_ROOM];
     struct stat st;
@@ -255,12 +255,12 @@ static int load(const struct history *h, int dir, int flags, struct file *f, str
             r = sys_read_all(h->sys, f->fd, f->bytes.data, (size_t)st.st_size, 0);
     }
     if (r == 0)
-        r = parse(f, h->model);
+        r = parse_records(f, h->model);
     return r < 0 ? failed(h, r, "cannot read its file", e) : 0;
 }
 
 /* Loads the file for reading; if the directory does not exist, there is no file. */
-static int look(const struct history *h, struct file *f, struct err *e)
+static int load_to_read(const struct history *h, struct records *f, struct err *e)
 {
     struct err why = {0};
     int dir = open_folder(h, false, &why);
@@ -275,8 +275,8 @@ static int look(const struct history *h, struct file *f, struct err *e)
 
 /* H1. Writes a file of the records from number `from` on in the place of the old one. Returns its
  * descriptor or -errno. */
-static int replace(const struct history *h, int dir, const struct file *f, size_t from, bool forget,
-                   struct err *e)
+static int replace_file(const struct history *h, int dir, const struct records *f, size_t from,
+                        bool forget, struct err *e)
 {
     const struct sys *sys = h->sys;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -312,7 +312,7 @@ static int replace(const struct history *h, int dir, const struct file *f, size_
 
 /* H3. Returns how many of the oldest records to drop from a file that exceeds a limit: a few more
  * than necessary, because the others are written anew. */
-static size_t surplus(const struct history *h, const struct file *f)
+static size_t surplus(const struct history *h, const struct records *f)
 {
     size_t n = f->n > h->keep ? f->n - h->keep + h->keep / 100 * 10 : 0;
     if (f->end > HISTORY_BYTES)
@@ -324,14 +324,14 @@ static size_t surplus(const struct history *h, const struct file *f)
 /* Drops records: all, or the surplus. Returns 0 or -errno. */
 static int drop(const struct history *h, bool all, struct err *e)
 {
-    CLEANUP(file_free) struct file f = FILE_INIT;
+    CLEANUP(records_free) struct records f = RECORDS_INIT;
     struct err why = {0};
-    int dir = open_locked(h, false, &why);
+    int dir = lock_folder(h, false, &why);
     if (dir < 0)
         return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
     int r = load(h, dir, O_RDONLY, &f, e);
     const size_t n = all ? f.n : surplus(h, &f);
-    int fd = r == 0 &&n ? r = replace(h, dir, &f, n, all, e) : -1;
+    int fd = r == 0 &&n ? r = replace_file(h, dir, &f, n, all, e) : -1;
     sys_close(h->sys, &fd);
     sys_close(h->sys, &dir);
     return r < 0 ? r : 0;
@@ -344,8 +344,8 @@ int history_clear(const struct history *h, struct err *e)
 
 /* ---- recording edits ---- */
 
-static void put_slot(struct buf *b, enum kind kind, uint32_t place, const void *bytes, size_t n,
-                     size_t key_off, size_t key_len)
+static void put_old_slot(struct buf *b, enum kind kind, uint32_t place, const void *bytes, size_t n,
+                         size_t key_off, size_t key_len)
 {
     buf_uint(b, kind, 4, false);
     buf_uint(b, place, 4, false);
@@ -361,7 +361,7 @@ struct list {
     size_t n;
 };
 
-static void list_add(struct list *l, const void *name, size_t n)
+static void names_add(struct list *l, const void *name, size_t n)
 {
     char shown[SHOW_MAX];
     if (l->n++ < SHOWN)
@@ -393,8 +393,8 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
             touched[s->old] = 1;
         if (s->kind != EDIT_KEY || s->gone || gguf_find_key(g, s->name, s->name_len) != EDIT_NONE)
             continue;
-        put_slot(b, ADDED, 0, s->name, s->name_len, 0, s->name_len);
-        list_add(&added, s->name, s->name_len);
+        put_old_slot(b, ADDED, 0, s->name, s->name_len, 0, s->name_len);
+        names_add(&added, s->name, s->name_len);
     }
     for (uint32_t i = 0; i < g->n_kv; place += !edit_key_is_own(g, i), i++) {
         const struct gguf_kv *kv = &g->kv[i];
@@ -402,10 +402,10 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
         const uint32_t now = touched[i] ? gguf_find_key(x->after, key, kv->key_len) : 0;
         if (!touched[i])
             continue;
-        put_slot(b, OLD, place, g->head + kv->off, (size_t)(kv->end - kv->off),
-                 (size_t)(kv->key_off - kv->off), kv->key_len);
+        put_old_slot(b, OLD, place, g->head + kv->off, (size_t)(kv->end - kv->off),
+                     (size_t)(kv->key_off - kv->off), kv->key_len);
         if (now == EDIT_NONE || !edit_same_entry(g, i, x->after, now))
-            list_add(now == EDIT_NONE ? &removed : &changed, key, kv->key_len);
+            names_add(now == EDIT_NONE ? &removed : &changed, key, kv->key_len);
     }
     list_end(&changed, "changed ", &line);
     list_end(&added, "added ", &line);
@@ -413,7 +413,7 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
     if (line.len == 0 && b->len > RECORD_HEAD)
         buf_str(&line, "changed the order of the keys");
     if (line.len)
-        put_slot(b, KEYS_LINE, 0, line.data, line.len, 0, 0);
+        put_old_slot(b, KEYS_LINE, 0, line.data, line.len, 0, 0);
 }
 
 static void describe_tensor(const struct history_edit *x, const struct edit_slot *s,
@@ -447,15 +447,15 @@ static void put_tensors(struct buf *b, const struct history_edit *x)
             continue;
         text.len = 0;
         describe_tensor(x, s, &text);
-        list_add(&tensors, text.data, text.len);
+        names_add(&tensors, text.data, text.len);
     }
     list_end(&tensors, "", &line);
     if (line.len)
-        put_slot(b, TENSORS_LINE, 0, line.data, line.len, 0, 0);
+        put_old_slot(b, TENSORS_LINE, 0, line.data, line.len, 0, 0);
 }
 
 /* H1. Returns the number of records whose edits were done, given the id of the present keys. */
-static size_t done_of(const struct file *f, uint64_t id)
+static size_t done_of(const struct records *f, uint64_t id)
 {
     const struct record *last = f->n ? &f->rec[f->n - 1] : NULL;
     return f->n - (last && last->before == id && last->after != id);
@@ -471,7 +471,7 @@ static bool joins(const struct history *h, const struct record *last, const stru
 }
 
 /* H1. Appends the record in b to the file, of which the first n records stay. */
-static int append(struct history *h, int fd, const struct file *f, size_t n, const struct buf *b)
+static int append(struct history *h, int fd, const struct records *f, size_t n, const struct buf *b)
 {
     h->at = n < f->n ? f->rec[n].at : f->end;
     h->end = h->at + b->len;
@@ -490,7 +490,7 @@ static int append(struct history *h, int fd, const struct file *f, size_t n, con
 static int record(struct history *h, int dir, const struct history_edit *x, struct buf *b,
                   struct err *e)
 {
-    CLEANUP(file_free) struct file f = FILE_INIT;
+    CLEANUP(records_free) struct records f = RECORDS_INIT;
     const uint64_t before = edit_keys_id(x->change->on.g);
     int r = load(h, dir, O_RDWR, &f, e);
     if (r < 0)
@@ -509,7 +509,7 @@ static int record(struct history *h, int dir, const struct history_edit *x, stru
     if (!f.ours) {
         sys_close(h->sys, &f.fd);
         buf_free(&f.bytes);
-        f.fd = replace(h, dir, &f, 0, false, e);
+        f.fd = replace_file(h, dir, &f, 0, false, e);
         f.end = HEAD + strlen(h->model);
     }
     if (f.fd < 0)
@@ -534,7 +534,7 @@ int history_append(struct history *h, const struct history_edit *edit, struct er
     free(touched);
     if (!touched || buf_error(&b))
         return err_set(e, -ENOMEM, "no memory");
-    int dir = b.len == RECORD_HEAD ? 0 : open_locked(h, true, e);
+    int dir = b.len == RECORD_HEAD ? 0 : lock_folder(h, true, e);
     if (dir < 0 || b.len == RECORD_HEAD)
         return dir;
     int r = record(h, dir, edit, &b, e);
@@ -559,7 +559,7 @@ void history_end(struct history *h, bool done, int64_t now)
 /* ---- the states ---- */
 
 /* Writes what records [from, to) say in their lines of a kind. Returns false if that is nothing. */
-static bool put_lines(const struct file *f, size_t from, size_t to, enum kind kind,
+static bool put_lines(const struct records *f, size_t from, size_t to, enum kind kind,
                       const char *what, struct buf *out)
 {
     struct slot s, last = {0};
@@ -580,14 +580,14 @@ static bool put_lines(const struct file *f, size_t from, size_t to, enum kind ki
 }
 
 /* Returns the index of the oldest of the first n records that can be taken back. */
-static size_t fitting(const struct file *f, size_t n, uint64_t id)
+static size_t fitting(const struct records *f, size_t n, uint64_t id)
 {
     while (n > 0 && f->rec[n - 1].after == id)
         id = f->rec[--n].before;
     return n;
 }
 
-static void put_state(const struct file *f, size_t from, size_t to, bool fits, struct buf *out)
+static void put_state(const struct records *f, size_t from, size_t to, bool fits, struct buf *out)
 {
     const struct record *r = &f->rec[from];
     char text[64] = "";
@@ -610,8 +610,8 @@ static void put_state(const struct file *f, size_t from, size_t to, bool fits, s
 
 int history_text(const struct history *h, uint64_t id, struct buf *out, struct err *e)
 {
-    CLEANUP(file_free) struct file f = FILE_INIT;
-    int r = look(h, &f, e);
+    CLEANUP(records_free) struct records f = RECORDS_INIT;
+    int r = load_to_read(h, &f, e);
     if (r < 0)
         return r;
     const size_t n = done_of(&f, id), fit = fitting(&f, n, id);
@@ -627,7 +627,7 @@ int history_text(const struct history *h, uint64_t id, struct buf *out, struct e
 
 /* Makes the header of the keys before a record: the kept keys of `now`, and the old slots in their
  * places. */
-static void put_before(const struct file *f, const struct record *r, const struct gguf *now,
+static void put_before(const struct records *f, const struct record *r, const struct gguf *now,
                        const uint8_t *kept, uint64_t n, struct buf *b)
 {
     struct slot s;
@@ -655,8 +655,8 @@ static void put_before(const struct file *f, const struct record *r, const struc
 }
 
 /* Takes a record back. now: the keys after it. Returns 0, -EBADMSG or -ENOMEM. */
-static int take_back(const struct file *f, const struct record *r, const struct gguf *now,
-                     struct gguf **ret)
+static int take_record_back(const struct records *f, const struct record *r, const struct gguf *now,
+                            struct gguf **ret)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct gguf *g = NULL;
@@ -693,7 +693,7 @@ static int take_back(const struct file *f, const struct record *r, const struct 
 }
 
 /* Says why there is no state. number 0: there is nothing to undo. */
-static int no_state(const struct file *f, uint64_t number, struct err *e)
+static int no_state(const struct records *f, uint64_t number, struct err *e)
 {
     struct slot s;
     bool tensors = false;
@@ -717,7 +717,7 @@ static int no_state(const struct file *f, uint64_t number, struct err *e)
 
 /* Finds a state's first record, or that of the last state whose keys differ from the present ones.
  * Returns 0 or -ENOENT. */
-static int find_state(const struct file *f, size_t n, uint64_t number, uint64_t id, size_t *ret,
+static int find_state(const struct records *f, size_t n, uint64_t number, uint64_t id, size_t *ret,
                       struct err *e)
 {
     for (size_t i = n; i > 0; i--) {
@@ -733,13 +733,13 @@ static int find_state(const struct file *f, size_t n, uint64_t number, uint64_t 
 }
 
 /* Takes the records from number `to` on back. Returns 0, -EBADMSG or -ENOMEM. */
-static int restore(const struct file *f, size_t n, size_t to, const struct gguf *now,
-                   struct history_pick *ret, struct err *e)
+static int restore_state(const struct records *f, size_t n, size_t to, const struct gguf *now,
+                         struct history_pick *ret, struct err *e)
 {
     const struct record *first = &f->rec[to];
     for (size_t i = n; i > to; i--) {
         struct gguf *before;
-        int r = take_back(f, &f->rec[i - 1], ret->keys ? ret->keys : now, &before);
+        int r = take_record_back(f, &f->rec[i - 1], ret->keys ? ret->keys : now, &before);
         if (r < 0)
             return err_sys(e, r, "state %llu cannot be restored", (unsigned long long)first->state);
         gguf_free(ret->keys);
@@ -760,11 +760,11 @@ static int restore(const struct file *f, size_t n, size_t to, const struct gguf 
 int history_pick(const struct history *h, uint64_t number, const struct gguf *now,
                  struct history_pick *ret, struct err *e)
 {
-    CLEANUP(file_free) struct file f = FILE_INIT;
+    CLEANUP(records_free) struct records f = RECORDS_INIT;
     const uint64_t id = edit_keys_id(now);
     size_t to = 0;
     *ret = HISTORY_PICK_INIT;
-    int r = look(h, &f, e);
+    int r = load_to_read(h, &f, e);
     const size_t n = done_of(&f, id), fit = fitting(&f, n, id);
     if (r == 0)
         r = find_state(&f, n, number, id, &to, e);
@@ -779,7 +779,7 @@ int history_pick(const struct history *h, uint64_t number, const struct gguf *no
                                         : "another program changed or replaced the file, or it was "
                                           "edited without a history");
     if (r == 0)
-        r = restore(&f, n, to, now, ret, e);
+        r = restore_state(&f, n, to, now, ret, e);
     if (r < 0)
         history_pick_free(ret);
     return r;

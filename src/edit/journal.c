@@ -261,7 +261,7 @@ static int write_head(const struct writing *w, uint64_t at)
 }
 
 /* Does all of step 1 except creating the file. */
-static int fill(struct writing *w)
+static int fill_journal(struct writing *w)
 {
     struct journal *j = w->j;
     uint64_t at = JOURNAL_SECTOR;
@@ -284,7 +284,7 @@ static int fill(struct writing *w)
 }
 
 /* Creates the journal's file, which has no head yet, and lets the model's owner read it. */
-static int make_file(const struct edit_file *f, struct err *e)
+static int make_journal_file(const struct edit_file *f, struct err *e)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     char name[NAME_MAX + 1];
@@ -303,10 +303,10 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
 {
     struct journal j = {.sys = f->sys, .before = plan->old_size, .after = plan->image->size};
     struct writing w = {.f = f, .plan = plan, .hooks = hooks, .j = &j};
-    j.fd = make_file(f, e);
+    j.fd = make_journal_file(f, e);
     if (j.fd < 0)
         return j.fd;
-    int r = fill(&w);
+    int r = fill_journal(&w);
     if (r == 0) {
         *ret = j;
         return 0;
@@ -349,7 +349,7 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
 
 /* ---- applying ---- */
 
-static int apply(struct edit_file *f, const struct journal *j)
+static int write_model(struct edit_file *f, const struct journal *j)
 {
     const struct sys *s = f->sys;
     int r = 0;
@@ -366,8 +366,8 @@ static int apply(struct edit_file *f, const struct journal *j)
 
 int journal_apply(struct edit_file *f, const struct journal *j)
 {
-    int r = apply(f, j);
-    return r < 0 ? apply(f, j) : r;
+    int r = write_model(f, j);
+    return r < 0 ? write_model(f, j) : r;
 }
 
 /* ---- reading ---- */
@@ -517,8 +517,8 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
 }
 
 /* Judges an open journal. Refuses other versions. A file that is not a journal is VOID. */
-static int judge(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
-                 struct err *e)
+static int judge_journal(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
+                         struct err *e)
 {
     uint8_t head[FIXED] = {0};
     j->state = JOURNAL_VOID;
@@ -540,7 +540,8 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
  * Finds the journal without opening it, because opening a device may have side effects. *there:
  * there is one that is ours. Otherwise sets *e to -ESTALE if the object with its name is not ours.
  */
-static int find(const struct edit_file *f, const struct stat *model, bool *there, struct err *e)
+static int find_journal(const struct edit_file *f, const struct stat *model, bool *there,
+                        struct err *e)
 {
     char name[NAME_MAX + 1];
     struct stat st;
@@ -564,7 +565,7 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct err *e)
     *ret = JOURNAL_INIT;
     int r = edit_file_stat(f, &model, e);
     if (r == 0)
-        r = find(f, &model, &there, &why);
+        r = find_journal(f, &model, &there, &why);
     if (r < 0 || why.code) {
         ret->state = r < 0 ? JOURNAL_NONE : JOURNAL_PLANTED;
         return why.code ? (void)err_set(e, why.code, "%s", why.msg), r : r;
@@ -583,7 +584,7 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct err *e)
     else if (!edit_is_ours(&st, &model)) /* it has just taken the journal's place */
         r = planted(name, &st, &model, e);
     else
-        r = judge(f, ret, (uint64_t)st.st_size, (uint64_t)model.st_size, e);
+        r = judge_journal(f, ret, (uint64_t)st.st_size, (uint64_t)model.st_size, e);
     if (r < 0)
         journal_free(ret);
     return r;
@@ -706,8 +707,8 @@ void edit_recovered_text(const struct edit_recovered *r, char out[EDIT_RECOVERED
 /* ---- readers ---- */
 
 /* Looks once. *there: there is a journal of ours. */
-static int look(const struct edit_file *f, struct edit_id *ret, bool *there, struct err *planted,
-                struct err *e)
+static int look_once(const struct edit_file *f, struct edit_id *ret, bool *there,
+                     struct err *planted, struct err *e)
 {
     struct stat st;
     int r = edit_file_stat(f, &st, e);
@@ -715,7 +716,7 @@ static int look(const struct edit_file *f, struct edit_id *ret, bool *there, str
         return r;
     *ret = edit_id_of(&st);
     *planted = (struct err){0};
-    r = find(f, &st, there, planted);
+    r = find_journal(f, &st, there, planted);
     if (r < 0)
         *e = *planted;
     return r;
@@ -726,14 +727,14 @@ static int look_locked(const struct edit_file *f, struct edit_id *ret, struct er
                        struct err *e)
 {
     bool there;
-    int r = look(f, ret, &there, planted, e);
+    int r = look_once(f, ret, &there, planted, e);
     if (r < 0 || !there)
         return r;
     /* A writer holds the lock for as long as its journal is there. */
     r = f->sys->flock(f->sys, f->fd, LOCK_SH | LOCK_NB);
     if (r < 0)
         return r == -EWOULDBLOCK ? 1 : err_sys(e, r, "cannot lock the model");
-    r = look(f, ret, &there, planted, e);
+    r = look_once(f, ret, &there, planted, e);
     (void)f->sys->flock(f->sys, f->fd, LOCK_UN);
     return r < 0 || !there ? r
                            : err_set(e, -EUCLEAN,

@@ -71,7 +71,7 @@ static int read_stream(const struct source *s, uint64_t off, void *dst, size_t n
 }
 
 /* Read until s->len is `upto` or the pipe ends. */
-static int fill(int fd, struct stream *s, size_t upto)
+static int fill_stream(int fd, struct stream *s, size_t upto)
 {
     ssize_t n;
     do {
@@ -108,7 +108,7 @@ static int read_beginning(int fd, struct model_file *m)
             return -ENOMEM;
         s->len = m->stream ? s->len : 0;
         m->stream = s;
-        r = fill(fd, s, room);
+        r = fill_stream(fd, s, room);
         ended = s->len < room;
         enough = is_enough(s, &m->src.size);
     }
@@ -132,8 +132,8 @@ int model_read(const char *path, struct model_file *m, struct err *e)
 /* ---- parsing ---- */
 
 /* Parses once. *torn: the model was edited in place meanwhile. */
-static int parse(struct model_file *m, unsigned flags, const struct timespec *until, bool *torn,
-                 struct gguf **ret, struct err *e)
+static int parse_once(struct model_file *m, unsigned flags, const struct timespec *until,
+                      bool *torn, struct gguf **ret, struct err *e)
 {
     struct edit_id before, after;
     m->src = (struct source){0};
@@ -166,7 +166,7 @@ int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct 
         gguf_free(*ret);
         *ret = NULL;
         why = (struct err){0};
-        r = parse(m, flags, &until, &torn, ret, &why);
+        r = parse_once(m, flags, &until, &torn, ret, &why);
     }
     if (r < 0) {
         gguf_free(*ret);

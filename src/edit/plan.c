@@ -274,7 +274,7 @@ static int make_head(struct layout *d, const struct edit_change *c, struct err *
 }
 
 /* Returns true if a tensor's size in the new file is known only from its extent in the old one. */
-static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
+static bool has_unknown_type(const struct layout *d, const struct edit_tensor *t)
 {
     return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->old]);
 }
@@ -282,7 +282,7 @@ static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
 /* Returns the number of zeros after tensor i. */
 static uint64_t padding_after(const struct layout *d, size_t i)
 {
-    if (i + 1 == d->n && is_unknown(d, &d->info[i]))
+    if (i + 1 == d->n && has_unknown_type(d, &d->info[i]))
         return 0;
     return (0 - info_size(d, &d->info[i])) & (d->alignment - 1);
 }
@@ -306,7 +306,7 @@ static void add_old(const struct layout *d, const struct edit_tensor *t, uint64_
         image_add_file(d->p->image, EDIT_OLD_FILE, d->g->tensor[t->old].off + lo, hi - lo);
 }
 
-static void add_tensor(const struct layout *d, const struct edit_tensor *t)
+static void lay_tensor(const struct layout *d, const struct edit_tensor *t)
 {
     const struct tensor_content *k = t->content;
     uint64_t at = 0;
@@ -330,7 +330,7 @@ static int make_image(const struct layout *d)
     (void)old;
     image_add_memory(p->image, p->head.data, p->head.len);
     for (size_t i = 0; i < d->n && p->image->err == 0; i++) {
-        add_tensor(d, &d->info[i]);
+        lay_tensor(d, &d->info[i]);
         image_add_zeros(p->image, padding_after(d, i));
     }
     return image_end(p->image);
@@ -351,7 +351,7 @@ static bool shrinks(const struct layout *d)
 }
 
 /* Determines how the plan can be written. */
-static void judge(const struct layout *d)
+static void judge_ways(const struct layout *d)
 {
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
@@ -397,7 +397,7 @@ static int check_tensors(const struct layout *d, const struct gguf *next)
     for (uint32_t i = 0; i < next->n_tensors; i++) {
         const struct gguf_tensor *u = &next->tensor[i];
         uint64_t n = info_size(d, &d->info[i]);
-        bool grown = is_unknown(d, &d->info[i]) && u->nbytes > n;
+        bool grown = has_unknown_type(d, &d->info[i]) && u->nbytes > n;
         if (u->off != at || (u->nbytes != n && !grown))
             return -EINVAL;
         at = round_up(at + n, d->alignment);
@@ -422,7 +422,7 @@ static int check(struct layout *d, struct err *e)
     return 0;
 }
 
-static int make(struct layout *d, const struct edit_change *c, struct err *e)
+static int make_plan(struct layout *d, const struct edit_change *c, struct err *e)
 {
     d->p->old_size = d->g->file_size;
     int r = lay_data(d);
@@ -434,7 +434,7 @@ static int make(struct layout *d, const struct edit_change *c, struct err *e)
     r = make_image(d);
     if (r < 0)
         return err_sys(e, r, "cannot lay out %zu tensors", d->n);
-    judge(d);
+    judge_ways(d);
     return check(d, e);
 }
 
@@ -469,7 +469,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
         (void)tensor_content_ref(p.tensor[i].content);
     d.info = p.tensor;
     d.n = p.n_tensors;
-    r = make(&d, c, e);
+    r = make_plan(&d, c, e);
     free(d.key_end);
     if (r < 0)
         return r;

@@ -14,7 +14,7 @@
 /* A log that ends here is no longer extended, so that its space is freed one day. */
 #define LARGE ((uint64_t)1 << 30)
 
-static int make(const struct logs *s, struct log **ret, struct err *e)
+static int make_log(const struct logs *s, struct log **ret, struct err *e)
 {
     int fd = edit_unnamed(s->f, e);
     if (fd < 0)
@@ -50,7 +50,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
     while (!s->now) {
         lock_drop(s->lock);
         log_unref(old);
-        int r = make(s, &made, e);
+        int r = make_log(s, &made, e);
         if (r < 0)
             return r;
         lock_take(s->lock);
@@ -139,8 +139,8 @@ static void join(struct extents *s, size_t i)
 
 /* Replace bytes [lo, hi) with this extent, taking ownership of its reference, or with nothing if n
  * is 0. The list must have room for two more extents. */
-static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
-                    size_t n)
+static void replace_range(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
+                          size_t n)
 {
     struct extent now[3] = {{0}};
     size_t first = extents_find(s, lo), last = first, k = 0;
@@ -166,7 +166,7 @@ int extents_put(struct extents *s, const struct extent *x)
     if (r < 0)
         return r;
     const struct extent own = part(x, x->at, end_of(x));
-    replace(s, x->at, end_of(x), &own, 1);
+    replace_range(s, x->at, end_of(x), &own, 1);
     return 0;
 }
 
@@ -184,7 +184,7 @@ void extents_drop(struct extents *s, uint64_t epoch)
 void extents_cut(struct extents *s, uint64_t size)
 {
     if (s->n)
-        replace(s, size, UINT64_MAX, NULL, 0);
+        replace_range(s, size, UINT64_MAX, NULL, 0);
 }
 
 int extents_copy(const struct extents *s, uint64_t off, uint64_t n, struct extents *ret)

@@ -41,7 +41,7 @@ void tensor_base_free(struct tensor_base *b)
     b->t = NULL;
 }
 
-static uint32_t place_of(const struct tensor_base *b)
+static uint32_t tensor_place(const struct tensor_base *b)
 {
     return snapshot_tensor_no(b->v.snap, b->t);
 }
@@ -57,7 +57,7 @@ static uint32_t dims_of(const struct tensor_base *b, uint64_t dims[GGUF_MAX_DIMS
 /* Return the offset of the tensor's bytes in its file, or 0. */
 static uint64_t offset_of(const struct tensor_base *b)
 {
-    return b->t ? b->v.store->place[place_of(b)].off : 0;
+    return b->t ? b->v.store->place[tensor_place(b)].off : 0;
 }
 
 /* ---- views ---- */
@@ -106,7 +106,7 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
     if (view_is_text(view))
         tensor_text(b, view, &head);
     else if (!tensor_views[view].form)
-        return store_read(b->v.store, place_of(b), off, dst, n, b->t->nbytes);
+        return store_read(b->v.store, tensor_place(b), off, dst, n, b->t->nbytes);
     size_t len = view_is_text(view) ? head.len : header(b, view, &head), done = 0;
     if (buf_error(&head))
         return buf_error(&head);
@@ -116,7 +116,7 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
     }
     return view_is_text(view) || done == n
                ? 0
-               : form_read(tensor_views[view].form, b->v.snap->gguf, b->v.store, place_of(b),
+               : form_read(tensor_views[view].form, b->v.snap->gguf, b->v.store, tensor_place(b),
                            off + done - len, (uint8_t *)dst + done, n - done);
 }
 
@@ -193,7 +193,7 @@ static int not_a_type(const char *p, size_t n, struct err *e)
 }
 
 /* True for "unknown:NNN". */
-static bool is_unknown(const uint8_t *p, size_t n)
+static bool names_unknown_type(const uint8_t *p, size_t n)
 {
     static const char prefix[] = "unknown:";
     const size_t len = sizeof(prefix) - 1;
@@ -222,7 +222,7 @@ int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e)
         *ret = id;
         return 0;
     }
-    if (is_unknown(p, len))
+    if (names_unknown_type(p, len))
         return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be created",
                        show(shown, p, len));
     return not_a_type((const char *)p, len, e);
@@ -568,7 +568,8 @@ static int read_in(const struct job *j, uint64_t lo, uint64_t hi, struct room *r
     return r == 0 && width == 8 ? round_doubles(room->in, n) : r;
 }
 
-static int encode(const struct job *j, uint64_t lo, size_t blocks, struct room *room, struct err *e)
+static int encode_blocks(const struct job *j, uint64_t lo, size_t blocks, struct room *room,
+                         struct err *e)
 {
     struct quant_fault fault = {0};
     struct quant_importances imp = j->imp;
@@ -600,7 +601,7 @@ static int judge_part(struct job *j, uint64_t lo, uint64_t hi, struct room *room
     if (r < 0)
         return r == -ERANGE ? err_set(e, r, "a value is too large for float32")
                             : err_sys(e, r, "cannot read what was written, or the tensor");
-    if (j->type && (r = encode(j, lo, blocks, room, e)) < 0)
+    if (j->type && (r = encode_blocks(j, lo, blocks, room, e)) < 0)
         return r;
     r = j->whole ? logs_put(j->logs, j->log, j->room + at, room->raw, n)
                  : add_pieces(j, at, room->old, j->type ? room->raw : room->in, n);
@@ -774,7 +775,7 @@ static int check_length(uint64_t has, uint64_t whole, const char *what, const ch
 }
 
 /* Check that the header is there. Returns 0 or a verdict. */
-static int check_header(const struct tensor_round *round, struct err *e)
+static int check_whole_header(const struct tensor_round *round, struct err *e)
 {
     if (round->npy.header && round->npy.header <= round->size)
         return round->npy.header == round->size ? TENSOR_BEGUN : 0;
@@ -799,9 +800,9 @@ static void map_fortran(struct job *j, const struct tensor_round *round)
  * Judge values or bytes whose length is right. shape: that of a tensor that is new or gets another
  * number of elements; else NULL. moved: a value may be at another place in the view than now.
  */
-static int judge(const struct tensor_round *round, const struct tensor_base *b,
-                 const struct tensor_shape *shape, bool moved, struct logs *logs,
-                 const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+static int judge_bytes(const struct tensor_round *round, const struct tensor_base *b,
+                       const struct tensor_shape *shape, bool moved, struct logs *logs,
+                       const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     const struct tensor_view_kind *kind = &tensor_views[round->view];
     const struct npy *npy = &round->npy;
@@ -847,7 +848,7 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
     const unsigned width = tensor_views[round->view].form->width;
     struct tensor_shape shape = {.type = b->t->type_id, .n_dims = npy->n_dims};
     uint64_t nbytes;
-    int r = check_header(round, e);
+    int r = check_whole_header(round, e);
     if (r == 0)
         r = check_length(round->size, npy_size(npy), "it", "", e);
     memcpy(shape.dims, npy->dims, sizeof(npy->dims));
@@ -858,7 +859,8 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
     const bool shaped = !has_shape(b, npy->n_dims, npy->dims);
     const uint64_t head = tensor_view_size(b, round->view) - b->t->n_elem * width;
     const bool moved = shaped || npy->header != head || npy->width != width || npy->fortran;
-    r = judge(round, b, npy->n_elem == b->t->n_elem ? NULL : &shape, moved, logs, watch, ret, e);
+    r = judge_bytes(round, b, npy->n_elem == b->t->n_elem ? NULL : &shape, moved, logs, watch, ret,
+                    e);
     ret->shaped = shaped;
     ret->shape = shape;
     return r;
@@ -910,7 +912,7 @@ int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, 
     } else {
         r = check_length(round->size, tensor_view_size(b, round->view), "it", "", e);
         if (r == 0)
-            r = judge(round, b, NULL, false, logs, watch, ret, e);
+            r = judge_bytes(round, b, NULL, false, logs, watch, ret, e);
     }
     return r == 0 && (ret->n > 0 || ret->shaped) ? TENSOR_CHANGED : r;
 }
@@ -943,7 +945,7 @@ static int new_shape(const struct tensor_new *t, struct tensor_shape *ret, struc
                         : t->shape          ? "type, and raw or values"
                                             : "type, shape, and raw or values");
     if (kind->npy) {
-        r = check_header(t->data, e);
+        r = check_whole_header(t->data, e);
         if (r == TENSOR_BEGUN)
             return lacks(e, "the values after the NumPy header");
         if (r)
@@ -971,7 +973,7 @@ int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct
     *ret = TENSOR_EDIT_INIT;
     int r = new_shape(t, &shape, e);
     if (r == 0)
-        r = judge(t->data, &none, &shape, false, logs, watch, ret, e);
+        r = judge_bytes(t->data, &none, &shape, false, logs, watch, ret, e);
     if (r)
         return r;
     ret->shape = shape;

@@ -143,7 +143,7 @@ struct request *object_request(struct live *l, struct object *o)
     return q;
 }
 
-static void on_progress(void *arg, uint64_t done, uint64_t all)
+static void tell_encoding(void *arg, uint64_t done, uint64_t all)
 {
     struct tensor_request *t = arg;
     const time_t now = when_now().tv_sec;
@@ -155,7 +155,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 
 struct units_watch object_watch(struct tensor_request *t)
 {
-    return (struct units_watch){&t->l->queue.cancel, on_progress, t};
+    return (struct units_watch){&t->l->queue.cancel, tell_encoding, t};
 }
 
 /* ---- the tensor as it is ---- */

@@ -15,7 +15,7 @@
 /* ---- tensors of the model ---- */
 
 /* Find a tensor of the accepted state, even if it is gone. Returns false if there is none. */
-static bool find_stored(const struct live *l, const char *file, uint32_t *number)
+static bool tensor_stored(const struct live *l, const char *file, uint32_t *number)
 {
     const uint32_t i = snapshot_find(l->state, false, file);
     if (i != UINT32_MAX)
@@ -42,7 +42,7 @@ static int find_shown(const struct live *l, const char *file, uint32_t *number)
         *number = o->number;
         return 0;
     }
-    if (!find_stored(l, file, number))
+    if (!tensor_stored(l, file, number))
         return -ENOENT;
     o = object_find(l, *number);
     return o && o->gone ? -ENOENT : 0;
@@ -355,7 +355,7 @@ static int check_views(const struct object *o, struct err *e)
 }
 
 /* Return the draft of the view that counts, or NULL. */
-static struct view_draft *find_data(const struct object *o)
+static struct view_draft *view_that_counts(const struct object *o)
 {
     /* Views of the same type are adjacent; the view that also defines the shape comes first. */
     static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
@@ -417,7 +417,7 @@ static int judge_new(struct live *l, struct tensor_request *t, struct tensor_edi
     if (r == 0)
         r = take_part(l, find_text(o, TENSOR_SHAPE), &shape, &new.shape);
     if (r == 0)
-        r = take_part(l, find_data(o), &data, &new.data);
+        r = take_part(l, view_that_counts(o), &data, &new.data);
     lock_drop(&l->lock);
     r = r < 0 ? err_sys(e, r, "cannot judge it") : tensor_judge_new(&new, &l->logs, &watch, ret, e);
     tensor_round_free(&type);
@@ -558,7 +558,7 @@ static int accept_rename(struct live *l, struct request *q, struct err *e)
     return r < 0 ? r : 1;
 }
 
-static int renamed(struct live *l, struct request *q, int r, const struct err *e)
+static int tensor_renamed(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct tensor_request *t = q->own;
     if (r < 0 && !q->done)
@@ -597,6 +597,6 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
     memcpy(t->name, name, n);
     t->n = n;
     q->apply = accept_rename;
-    q->end = renamed;
+    q->end = tensor_renamed;
     return queue_add(l, q, w);
 }

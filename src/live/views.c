@@ -103,7 +103,7 @@ static void flushed(struct live *l, struct live_view *h)
 
 /* True if all that was written was accepted or refused, and nobody is writing on: a release may come
  * late. */
-static bool is_over(const struct view_draft *d)
+static bool draft_is_over(const struct view_draft *d)
 {
     return !d->dirty && !d->judging && !(d->changed && d->touched > d->refused);
 }
@@ -116,8 +116,8 @@ static bool is_busy(struct live *l, struct object *o, uint32_t row)
         next = d->next;
         if (d->row == row || !(d->changed || d->dirty))
             continue;
-        busy |= !is_over(d);
-        if (!is_over(d))
+        busy |= !draft_is_over(d);
+        if (!draft_is_over(d))
             continue;
         draft_reset(d);
         o->cold |= (uint32_t)1 << d->row;
@@ -130,7 +130,7 @@ static bool is_busy(struct live *l, struct object *o, uint32_t row)
 
 /* Record a refused write. The same error is recorded only once, because a full disk refuses each
  * page of a mapping. */
-static int refuse(struct live *l, struct view_draft *d, int r, struct err *e)
+static int refuse_write(struct live *l, struct view_draft *d, int r, struct err *e)
 {
     LOCKED(&l->lock);
     if (!e->code)
@@ -148,8 +148,8 @@ static int refuse(struct live *l, struct view_draft *d, int r, struct err *e)
  * whole view, so that contiguous bytes of the view are contiguous in the log, aligned as in the
  * model; otherwise only for these bytes, because the next write usually continues after them.
  */
-static int make_room(struct live *l, struct view_draft *d, uint64_t off, uint64_t n, uint64_t limit,
-                     uint64_t phase, struct err *e)
+static int draft_room(struct live *l, struct view_draft *d, uint64_t off, uint64_t n,
+                      uint64_t limit, uint64_t phase, struct err *e)
 {
     const uint64_t whole = view_is_text(d->view) ? 0
                            : limit < DRAFT_MAX   ? limit
@@ -206,8 +206,8 @@ static int read_draft(struct live *l, const struct view_draft *d, const struct t
 
 /* Check the NumPy header after a write at `off`, if the write may have changed it. Call with `io`
  * held. */
-static int check_header(struct live *l, struct view_draft *d, const struct tensor_base *b,
-                        uint64_t off, struct err *e)
+static int check_npy(struct live *l, struct view_draft *d, const struct tensor_base *b,
+                     uint64_t off, struct err *e)
 {
     struct npy npy = {0};
     size_t n = 0;
@@ -242,7 +242,7 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
     const uint64_t phase = b->t && d->view == TENSOR_RAW
                                ? b->v.store->place[snapshot_tensor_no(b->v.snap, b->t)].off
                                : 0;
-    int r = make_room(l, d, off, n, limit, phase, e);
+    int r = draft_room(l, d, off, n, limit, phase, e);
     if (r < 0)
         return r;
     struct extent x = {off, n, d->room.src + (off - d->room.at), d->room.log, 0};
@@ -260,7 +260,7 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
     if (r < 0)
         return err_set(e, r, "no memory for a draft");
     if (tensor_views[d->view].npy)
-        return check_header(l, d, b, off, e);
+        return check_npy(l, d, b, off, e);
     /* A line with text after it is not yet the whole value: the program may truncate it next. */
     return view_is_text(d->view) && end == d->size && memchr(bytes, '\n', n);
 }
@@ -313,12 +313,12 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     }
     lock_drop(&l->lock);
     lock_drop(&d->io);
-    return e.code ? refuse(l, d, r, &e) : r;
+    return e.code ? refuse_write(l, d, r, &e) : r;
 }
 
 /* Cut the draft off, or extend it. Call with both locks held. */
-static int resize(const struct live *l, struct view_draft *d, const struct tensor_base *b,
-                  uint64_t size, struct err *e)
+static int draft_resize(const struct live *l, struct view_draft *d, const struct tensor_base *b,
+                        uint64_t size, struct err *e)
 {
     const uint64_t limit = limit_of(b, d->view);
     if (size > limit)
@@ -345,10 +345,10 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
     int r = begin_write(l, h, size == 0, &b);
     lock_take(&l->lock);
     if (r == 0)
-        r = resize(l, d, &b, size, &e);
+        r = draft_resize(l, d, &b, size, &e);
     lock_drop(&l->lock);
     lock_drop(&d->io);
-    return e.code ? refuse(l, d, r, &e) : r > 0 ? 0 : r;
+    return e.code ? refuse_write(l, d, r, &e) : r > 0 ? 0 : r;
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
@@ -368,7 +368,8 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 /* ---- judging ---- */
 
 /* Add the edit to `pending`. */
-static int apply(struct live *l, uint32_t number, const struct tensor_edit *edit, struct err *e)
+static int apply_edit(struct live *l, uint32_t number, const struct tensor_edit *edit,
+                      struct err *e)
 {
     struct edit_tensor t;
     if (!edit_tensor_numbered(&l->pending, number, &t))
@@ -398,7 +399,7 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     q->converts = false;
     t->verdict = r;
     if (r == TENSOR_CHANGED) {
-        r = apply(l, o->number, &edit, e);
+        r = apply_edit(l, o->number, &edit, e);
         return r < 0 ? r : 1;
     }
     return r == TENSOR_SHORT ? -EINVAL : r == TENSOR_BEGUN ? 0 : r;
@@ -484,7 +485,7 @@ void views_added(struct live *l, struct object *o, uint64_t epoch)
 }
 
 /* Check the text of a new tensor's `type` or `shape`. Drops and retakes the lock. */
-static int check_text(struct live *l, struct view_draft *d)
+static int check_new_text(struct live *l, struct view_draft *d)
 {
     CLEANUP(tensor_round_free)
     struct tensor_round round = {.view = d->view, .size = d->size, .cut = TENSOR_UNCUT};
@@ -502,8 +503,8 @@ static int check_text(struct live *l, struct view_draft *d)
 
 /* ---- open ---- */
 
-static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
-                       bool writes, struct live_view *h)
+static int open_view_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
+                            bool writes, struct live_view *h)
 {
     struct tensor_base b;
     struct object *o = h->o = object_get(l, tensor);
@@ -528,7 +529,7 @@ static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tenso
         return 0;
     struct view_draft *d = h->d;
     /* What was refused, or was never more than a header, begins with what is stored. */
-    if ((!o->fresh && d->refused && d->touched <= d->refused && is_over(d)) || has_expired(d))
+    if ((!o->fresh && d->refused && d->touched <= d->refused && draft_is_over(d)) || has_expired(d))
         draft_reset(d);
     d->begun.tv_sec = 0;
     d->writers++;
@@ -549,7 +550,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     if (writes && view != TENSOR_ASIDE)
         overlay_ready(l, true, &unready);
     lock_take(&l->lock);
-    int r = open_locked(l, tensor, row, view, writes, h);
+    int r = open_view_locked(l, tensor, row, view, writes, h);
     if (r == 0 && unready.code)
         (void)object_refused(l, h->o, &unready);
     lock_drop(&l->lock);
@@ -631,7 +632,7 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
         return d->why.code;
     if (!h->o->fresh)
         return ask(l, d, when, false, w);
-    return view_is_text(d->view) ? check_text(l, d) : 0;
+    return view_is_text(d->view) ? check_new_text(l, d) : 0;
 }
 
 static int flush_view(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
