@@ -116,7 +116,6 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                         .g = m->g,
                         .label = m->label,
                         .arch = fact_text(m->g, "general.architecture"),
-                        .padding_left = m->padding_most ? m->padding_most : UINT64_MAX,
                         .rule = CHECK_STRUCTURE,
                         .sink = sink,
                         .arg = arg};

@@ -55,9 +55,6 @@ struct check_model {
     enum check_scope scope;
     size_t shards;        /* number of files of a split model, if they fit together; else 0 */
     bool faults_reported; /* the parser's findings have already been reported */
-    /* Maximum number of padding bytes to read, of which a read counts as at least a page. If there are
-     * more, a note is reported. 0 means no limit. */
-    uint64_t padding_most;
 };
 
 /* Apply all rules except the rule about values. Returns 0, -ENOMEM, or -errno from reading
@@ -139,7 +136,6 @@ struct checker {
     uint32_t at;           /* index of the key or tensor to check */
     int error;             /* 0, or -errno if a rule could not be applied */
     uint64_t padding_left; /* budget of padding bytes left to read */
-    bool padding_cut;      /* some padding was not read */
     const char *rule;      /* id of the rule */
     unsigned reported;     /* findings of this rule so far */
     enum check_severity last;

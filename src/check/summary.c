@@ -710,30 +710,6 @@ static void fact_text_of(const struct summary *s, const struct fact *f, struct b
         buf_printf(out, "%" PRIu64, n);
 }
 
-/* Break the line written since `begin` after commas where it exceeds 100 columns. */
-static void wrap(struct buf *out, size_t begin)
-{
-    CLEANUP(buf_free) struct buf line = BUF_INIT;
-    if (buf_error(out) || out->measure || memchr(out->data + begin, '\n', out->len - begin))
-        return;
-    buf_add(&line, out->data + begin, out->len - begin);
-    out->len = begin;
-    for (size_t at = 0, n; at < line.len; at += n) {
-        const uint8_t *from = line.data + at;
-        const size_t left = line.len - at, most = 100 - SUMMARY_LABEL;
-        n = left;
-        for (size_t i = 2; i < left && utf8_columns(from, left) > most; i++) {
-            bool far = from[i - 2] == ',' && from[i - 1] == ' ' && utf8_columns(from, i) > most + 1;
-            if (far && n < left)
-                break;
-            n = from[i - 2] == ',' && from[i - 1] == ' ' ? i : n;
-        }
-        buf_add(out, from, n < left ? n - 1 : n);
-        if (n < left)
-            buf_printf(out, "\n%-*s", SUMMARY_LABEL, "");
-    }
-}
-
 void summary_text(const struct summary *s, struct buf *out)
 {
     for (size_t i = 0; i < COUNT(facts); i++) {
@@ -747,7 +723,6 @@ void summary_text(const struct summary *s, struct buf *out)
         fact_text_of(s, &facts[i], out);
         if (out->len == behind && facts[i].dash)
             buf_char(out, '-');
-        wrap(out, behind);
         if (out->len == behind)
             out->len = before; /* the model has no such facts */
         else

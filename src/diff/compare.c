@@ -18,7 +18,6 @@
 #include "base/sys.h"
 #include "derive/stats.h"
 #include "gguf/value.h"
-#include "quant/encode.h"
 #include "text/json.h"
 
 /* ---- the two models ---- */
@@ -254,12 +253,6 @@ struct diff_stretch {
     const uint8_t *data;
 };
 
-static double value_at(const struct diff_stretch *s, const float *values, size_t i, uint64_t at)
-{
-    return quant_is_wide(s->type) ? quant_wide_value(s->type, s->big, s->data, at)
-                                  : (double)values[i];
-}
-
 static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
 {
     if (isfinite(a) && isfinite(b)) {
@@ -287,16 +280,12 @@ static void add_chunk(struct tensor_diff *d, const struct diff_stretch s[2], flo
                       uint64_t i, size_t n, uint64_t at)
 {
     for (size_t k = 0; k < 2; k++)
-        if (!quant_is_wide(s[k].type))
-            floats_read(s[k].type, s[k].big, s[k].data, i, n, values[k]);
-    /* Only little-endian floats can be checked quickly. In all other cases, each value is
-     * checked. */
-    if (HOST_BIG || quant_is_wide(s[0].type) || quant_is_wide(s[1].type) ||
-        !quant_all_finite((const uint8_t *)values[0], n) ||
+        floats_read(s[k].type, s[k].big, s[k].data, i, n, values[k]);
+    /* Only little-endian floats can be checked quickly. */
+    if (HOST_BIG || !quant_all_finite((const uint8_t *)values[0], n) ||
         !quant_all_finite((const uint8_t *)values[1], n)) {
         for (size_t k = 0; k < n; k++)
-            add_pair(d, value_at(&s[0], values[0], k, i + k), value_at(&s[1], values[1], k, i + k),
-                     at + k);
+            add_pair(d, (double)values[0][k], (double)values[1][k], at + k);
         return;
     }
     double before = d->sum.max;

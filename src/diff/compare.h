@@ -6,9 +6,9 @@
  * matter. Pairs are in the order of A, followed by the pairs that only B has.
  *
  * Tensors of the same type and shape are compared as bytes, even if the models differ in order,
- * alignment, byte order or split. If type or bytes differ but the shape is the same, the values are
- * compared in double precision, on all processors: the values of `f32` or, for F64, I32 and I64,
- * the stored values. Positions where either value is not finite are counted separately.
+ * alignment, byte order or split. If type or bytes differ but the shape is the same, the values
+ * of `f32` are compared in double precision, on all processors. Positions where either value is not
+ * finite are counted separately.
  *
  * Data is read into the threads' own memory, under 1 MiB each, not through mappings. Any thread may
  * call these functions.

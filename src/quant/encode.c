@@ -245,18 +245,6 @@ static struct quant_value wide_value(const struct conversion *c, const uint8_t *
     return v;
 }
 
-bool quant_is_wide(const struct quant_type *t)
-{
-    return is_wide(t->id);
-}
-
-double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i)
-{
-    const struct conversion c = {.from = t, .big = big};
-    const struct quant_value v = wide_value(&c, data, (size_t)i);
-    return v.kind == QUANT_DOUBLE ? v.f64 : (double)v.i64;
-}
-
 /* Store an integer. Returns false if the type cannot hold it. F64 accepts every integer and rounds
  * it, as the other float types do. */
 static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)

@@ -69,11 +69,6 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
                 const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
                 struct quant_fault *fault);
 
-/* Return true if float32 cannot hold every value of the type: I32, I64 or F64. */
-bool quant_is_wide(const struct quant_type *t);
-/* Return value i of a tensor whose type is wide. `data` is the tensor's first block. */
-double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i);
-
 /*
  * Encode n elements as blocks of type `to` from blocks of type `from` in the same byte order. The
  * elements must fill whole blocks of both types, and the memory must not overlap.

@@ -110,7 +110,6 @@ static inline uint64_t negate8(uint64_t q, uint64_t minus)
 /*
  * Convert eight signed codes q to floats:
  *     put8           q * d
- *     put8_add       q * d + m
  *     put8_shifted   (q + shift) * d
  *     put8_signed    q * d, negated where a bit is set; q 1 to 127
  */
@@ -123,12 +122,6 @@ static inline __m256 widen8(uint64_t q)
 static inline void put8(float *restrict y, uint64_t q, float d)
 {
     _mm256_storeu_ps(y, _mm256_mul_ps(widen8(q), _mm256_set1_ps(d)));
-}
-
-static inline void put8_add(float *restrict y, uint64_t q, float d, float m)
-{
-    __m256 product = _mm256_mul_ps(widen8(q), _mm256_set1_ps(d));
-    _mm256_storeu_ps(y, _mm256_add_ps(product, _mm256_set1_ps(m)));
 }
 
 static inline void put8_shifted(float *restrict y, uint64_t q, float shift, float d)
@@ -166,14 +159,6 @@ static inline void put8(float *restrict y, uint64_t q, float d)
     widen8(code, q);
     for (size_t i = 0; i < 8; i++)
         y[i] = (float)code[i] * d;
-}
-
-static inline void put8_add(float *restrict y, uint64_t q, float d, float m)
-{
-    int16_t code[8];
-    widen8(code, q);
-    for (size_t i = 0; i < 8; i++)
-        y[i] = (float)code[i] * d + m;
 }
 
 static inline void put8_shifted(float *restrict y, uint64_t q, float shift, float d)

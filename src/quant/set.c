@@ -122,45 +122,12 @@ static void narrow_f16(const float *restrict src, size_t n, uint16_t *restrict d
 }
 
 /* A float is finite unless all bits of its exponent are set. */
-static bool is_finite(uint32_t bits)
-{
-    return (bits & 0x7f800000) != 0x7f800000;
-}
-
-/*
- * Once a NaN or infinite value has been added, a sum never becomes finite again, so one addition
- * per value is enough. There are eight sums of eight lanes, because the latency of an addition is
- * several cycles. Sums of huge numbers can overflow; each value is then checked separately, as are
- * the values after the last full round.
- */
-typedef float eight __attribute__((vector_size(32)));
-enum { SUMS = 8, ROUND = SUMS * sizeof(eight) / sizeof(float) };
-
-static bool sums_finite(const eight *sum)
-{
-    uint32_t bits[ROUND];
-    bool finite = true;
-    memcpy(bits, sum, sizeof(bits));
-    for (size_t i = 0; i < ROUND; i++)
-        finite &= is_finite(bits[i]);
-    return finite;
-}
-
 static bool all_finite(const uint8_t *values, size_t n)
 {
-    eight sum[SUMS] = {0}, more;
-    size_t i = 0;
-    for (; !HOST_BIG && i + ROUND <= n; i += ROUND)
-        for (size_t k = 0; k < SUMS; k++) {
-            memcpy(&more, values + i * F32_BYTES + k * sizeof(more), sizeof(more));
-            sum[k] += more;
-        }
-    if (!sums_finite(sum))
-        i = 0;
-    for (; i < n; i++)
-        if (!is_finite(get_u32(values + i * F32_BYTES, false)))
-            return false;
-    return true;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad |= 0x7f7fffff - (get_u32(values + i * F32_BYTES, false) & 0x7fffffff);
+    return !(bad >> 31);
 }
 
 static void narrow_bf16(const float *restrict src, size_t n, uint16_t *restrict dst)

@@ -349,10 +349,6 @@ static void finding_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* `ls -l` waits for the findings, and the disk may be behind a slow network, so at most this many
- * bytes of padding are read from each file. */
-#define PADDING_MOST ((uint64_t)2 << 20)
-
 /* Apply the rules to file number i; if the model is not split, also apply the rules about whole
  * models. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
@@ -373,8 +369,7 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
                             .file = name,
                             .label = name,
                             .scope = snap->shards ? CHECK_FILE : CHECK_ALL,
-                            .shards = snap->shards ? snap->shards->n : 0,
-                            .padding_most = PADDING_MOST};
+                            .shards = snap->shards ? snap->shards->n : 0};
     return check_rules(&m, finding_line, out);
 }
 

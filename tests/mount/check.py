@@ -155,12 +155,10 @@ class Check(unittest.TestCase):
             with open(model, 'r+b') as file:
                 file.seek(begin + gap)
                 file.write(data[begin:])
-                file.seek(begin + gap // 2)
-                file.write(b'\1')
         except OSError:
             self.skipTest('no file of a terabyte here')
         lines = check('--check', model).out
-        self.assertIn(f'the padding is not all zero, first at byte {begin + gap // 2} (', lines)
+        self.assertIn('note: only part of it was read (padding)', lines)
         self.assertIn(f'{gap} bytes late: ggml refuses gaps', lines)
         with Mount(model, '-o', 'ro') as at:
             shown = mountlib.get(os.path.join(at, 'check')).decode()
