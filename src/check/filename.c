@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <regex.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -115,25 +116,6 @@ void file_name_json(struct json *j, const char *name, const char *file)
 
 /* ---- the meaning of parts ---- */
 
-static double decimal(struct text t)
-{
-    double v = 0, unit = 1;
-    bool fraction = false;
-    for (size_t i = 0; i < t.len; i++) {
-        fraction |= t.at[i] == '.';
-        unit *= fraction && t.at[i] != '.' ? 0.1 : 1;
-        v = t.at[i] == '.' ? v : fraction ? v + unit * (t.at[i] - '0') : v * 10 + (t.at[i] - '0');
-    }
-    return v;
-}
-
-/* Return the number or, if it is too large (a label may have any number of digits), UINT64_MAX. */
-static uint64_t whole(struct text t)
-{
-    double v = decimal(t);
-    return v < 0x1p64 ? (uint64_t)v : UINT64_MAX;
-}
-
 bool file_size_parse(struct text label, uint64_t *experts, double *params)
 {
     static const char units[] = "KMBTQ";
@@ -145,8 +127,8 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     const char *unit = n && at + n + 1 == w.len ? strchr(units, w.at[at + n] & ~0x20) : NULL;
     if (!unit || !*unit)
         return false;
-    *experts = times ? whole((struct text){w.at, count}) : 0;
-    *params = decimal((struct text){w.at + at, n});
+    *experts = times ? strtoull(w.at, NULL, 10) : 0; /* both numbers end at a letter */
+    *params = strtod(w.at + at, NULL);
     for (const char *u = units; u <= unit; u++)
         *params *= 1000;
     return true;

@@ -3,10 +3,10 @@
 #include "gguf/value.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/lock.h"
 
 const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES] = {
     [GGUF_U8] = {"u8", 1, GGUF_KIND_UINT},           [GGUF_I8] = {"i8", 1, GGUF_KIND_INT},
@@ -120,7 +120,7 @@ const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_M
 
 /* ---- keys ---- */
 
-/* Generated from keys.tsv. */
+/* Generated from keys.tsv, sorted by pattern. */
 const struct key_row key_table[] = {
 #include "gguf/key-table.inc"
 };
@@ -128,8 +128,8 @@ const struct key_row key_table[] = {
 const size_t key_table_len = sizeof(key_table) / sizeof(key_table[0]);
 
 /* First segments that are not architecture names. */
-static const char *const reserved[] = {"general", "tokenizer", "split", "adapter",
-                                       "imatrix", "quantize",  "clip",  "ggufs"};
+static const char *const reserved[] = {"general",  "tokenizer", "split", "adapter",   "imatrix",
+                                       "quantize", "clip",      "ggufs", "diffusion", "xielu"};
 
 static bool equals(const char *s, size_t n, const char *word)
 {
@@ -152,75 +152,36 @@ static bool is_numeric(const char *s, size_t n)
     return n > 0;
 }
 
-static bool segment_matches(const char *pattern, size_t pn, const char *s, size_t n)
+static int by_pattern(const void *pattern, const void *row)
 {
-    if (equals(pattern, pn, "[arch]"))
-        return is_architecture(s, n);
-    if (equals(pattern, pn, "{i}"))
-        return is_numeric(s, n);
-    if (equals(pattern, pn, "{name}"))
-        return n > 0;
-    return pn == n && memcmp(pattern, s, n) == 0;
-}
-
-/* Return the length of the first segment, up to a dot or the end. */
-static size_t segment(const char *s, size_t n)
-{
-    const char *dot = memchr(s, '.', n);
-    return dot ? (size_t)(dot - s) : n;
-}
-
-static bool matches(const char *pattern, const char *key, size_t n)
-{
-    for (size_t left = strlen(pattern);;) {
-        size_t ps = segment(pattern, left), ks = segment(key, n);
-        if (!segment_matches(pattern, ps, key, ks))
-            return false;
-        if (ps == left || ks == n)
-            return ps == left && ks == n;
-        pattern += ps + 1;
-        left -= ps + 1;
-        key += ks + 1;
-        n -= ks + 1;
-    }
-}
-
-/* Chains of rows whose last segments have the same hash. Rows are numbered from 1; 0 ends a
- * chain. */
-static uint16_t first_row[256], next_row[sizeof(key_table) / sizeof(key_table[0])];
-
-/* Return the hash of the last segment, or 0 for a placeholder, which matches many segments. */
-static uint8_t hash_last(const char *s, size_t n)
-{
-    uint32_t h = 1;
-    if (n && s[n - 1] == '}')
-        return 0;
-    for (; n && s[n - 1] != '.'; n--)
-        h = h * 31 + (uint8_t)s[n - 1];
-    return (uint8_t)(1 + (h ^ h >> 8 ^ h >> 16) % 255);
-}
-
-static void link_rows(void)
-{
-    for (size_t i = key_table_len; i-- > 0;) {
-        uint8_t h = hash_last(key_table[i].pattern, strlen(key_table[i].pattern));
-        next_row[i] = first_row[h];
-        first_row[h] = (uint16_t)(i + 1);
-    }
+    return strcmp(pattern, ((const struct key_row *)row)->pattern);
 }
 
 const struct key_row *key_find(const char *key, size_t n)
 {
-    static struct once linked = ONCE_INIT;
-    if (n == 0 || n > KEY_MAX) /* without this, every row would search a huge key for dots */
+    static const char named[] = "tokenizer.chat_template.";
+    char pattern[128]; /* longer than any row's */
+    size_t at = 0;
+    if (n == 0 || n > KEY_MAX || memchr(key, '{', n) || memchr(key, '\0', n))
         return NULL;
-    once_run(&linked, link_rows);
-    const uint16_t chains[] = {first_row[hash_last(key, n)], first_row[0]};
-    for (size_t k = 0; k < 2; k++)
-        for (size_t i = chains[k]; i; i = next_row[i - 1])
-            if (matches(key_table[i - 1].pattern, key, n))
-                return &key_table[i - 1];
-    return NULL;
+    for (size_t i = 0, len; i <= n; i += len + 1) {
+        const char *word = key + i, *dot = memchr(word, '.', n - i);
+        len = dot ? (size_t)(dot - word) : n - i;
+        if (i == 0 && is_architecture(word, len))
+            word = "[arch]";
+        else if (len && i == strlen(named) && memcmp(key, named, i) == 0)
+            word = "{name}";
+        else if (is_numeric(word, len))
+            word = "{i}";
+        const size_t size = word == key + i ? len : strlen(word);
+        if (at + size + 1 > sizeof(pattern))
+            return NULL;
+        memcpy(pattern + at, word, size);
+        at += size + 1;
+        pattern[at - 1] = '.';
+    }
+    pattern[at - 1] = '\0';
+    return bsearch(pattern, key_table, key_table_len, sizeof(key_table[0]), by_pattern);
 }
 
 /* Accept u32 and i32 in a per-layer array of integers or bools, and where KEY_SIGN says so, because

@@ -32,16 +32,13 @@ void ids_unref(struct ids *s)
 {
     if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
         return;
-    index_free(&s->find);
     free(s->of);
     free(s);
 }
 
 uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version)
 {
-    uint32_t i;
-    struct probe p = index_probe(&s->find, hash_number(wanted));
-    while (index_next(&s->find, &p, &i))
+    for (uint32_t i = 0; i < s->n; i++)
         if ((version ? s->of[i].version : s->of[i].number) == wanted)
             return i;
     return IDS_NONE;
@@ -55,44 +52,16 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret)
     atomic_init(&s->refs, 1);
     s->n = n;
     s->of = malloc(((size_t)n + 1) * sizeof(*s->of));
-    int r = s->of ? index_init(&s->find, 2 * (size_t)n) : -ENOMEM;
-    if (r < 0) {
+    if (!s->of) {
         ids_unref(s);
-        return r;
+        return -ENOMEM;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        s->of[i] = of[i];
-        index_insert(&s->find, hash_number(of[i].number), i);
-        if (of[i].version != of[i].number)
-            index_insert(&s->find, hash_number(of[i].version), i);
-    }
+    memcpy(s->of, of, n * sizeof(*of));
     *ret = s;
     return 0;
 }
 
 /* ---- snapshots ---- */
-
-/* A name of up to this length always fits: in a file name, a byte takes at most three. */
-#define FITS (TREE_NAME_MAX / 3)
-
-/* Indexes the names that may be too long for a file name. */
-static int index_long(const struct gguf *m, bool keys, struct index *ix)
-{
-    char file[TREE_NAME_MAX + 1];
-    uint32_t n = keys ? m->n_kv : m->n_tensors;
-    size_t count = 0;
-    for (uint32_t i = 0; i < n; i++)
-        count += gguf_name_of(m, keys, i).len > FITS;
-    if (count == 0)
-        return 0;
-    int r = index_init(ix, count);
-    for (uint32_t i = 0; i < n && r == 0; i++) {
-        struct text name = gguf_name_of(m, keys, i);
-        if (name.len > FITS)
-            index_insert(ix, hash_name(file, name_encode(name.at, name.len, file)), i);
-    }
-    return r;
-}
 
 static void snapshot_free(struct snapshot *g)
 {
@@ -101,8 +70,6 @@ static void snapshot_free(struct snapshot *g)
         if (part)
             part->free(part);
     }
-    index_free(&g->long_names[false]);
-    index_free(&g->long_names[true]);
     free((void *)g->key_size);
     gguf_free(g->gguf);
     for (size_t i = 0; g->shard && i < g->shards->n; i++)
@@ -125,13 +92,10 @@ int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
     g->mtime = *mtime;
     g->gguf = m;
     g->key_size = calloc((size_t)m->n_kv + 1, sizeof(*g->key_size));
-    int r = g->key_size ? index_long(m, true, &g->long_names[true]) : -ENOMEM;
-    if (r == 0)
-        r = index_long(m, false, &g->long_names[false]);
-    if (r < 0) {
+    if (!g->key_size) {
         g->gguf = NULL; /* the caller keeps the model */
         snapshot_free(g);
-        return r;
+        return -ENOMEM;
     }
     *ret = g;
     return 0;
@@ -225,15 +189,17 @@ void view_free(struct view *v)
     *v = VIEW_INIT;
 }
 
-static uint32_t find_long(const struct gguf *m, bool keys, const struct index *ix, const char *file)
+/* A name of up to this length always fits: in a file name, a byte takes at most three. */
+#define FITS (TREE_NAME_MAX / 3)
+
+/* Finds a name that was cut. Few models have one. */
+static uint32_t find_long(const struct gguf *m, bool keys, const char *file)
 {
     char again[TREE_NAME_MAX + 1];
-    uint32_t i;
-    struct probe p = index_probe(ix, hash_name(file, strlen(file)));
-    while (index_next(ix, &p, &i)) {
-        struct text name = gguf_name_of(m, keys, i);
-        (void)name_encode(name.at, name.len, again);
-        if (strcmp(again, file) == 0)
+    const uint32_t n = keys ? m->n_kv : m->n_tensors;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct text name = gguf_name_of(m, keys, i);
+        if (name.len > FITS && name_encode(name.at, name.len, again) && strcmp(again, file) == 0)
             return i;
     }
     return UINT32_MAX;
@@ -245,7 +211,7 @@ uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file)
     size_t n;
     int r = name_decode(file, name, &n);
     if (r == -ENAMETOOLONG)
-        return find_long(g->gguf, key, &g->long_names[key], file);
+        return find_long(g->gguf, key, file);
     if (r < 0)
         return UINT32_MAX;
     return key ? gguf_find_key(g->gguf, name, n) : gguf_find_tensor(g->gguf, name, n);

@@ -53,7 +53,6 @@ struct ids {
     atomic_uint refs;
     uint32_t n;           /* number of tensors */
     struct tensor_id *of; /* owned, in tensor order */
-    struct index find;    /* by number and by version */
 };
 
 struct ids *ids_ref(struct ids *s); /* s may be NULL, here and below */
@@ -104,8 +103,7 @@ struct snapshot {
     const struct shards *shards; /* owned by the tree; NULL if the model is not split */
     _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
-    struct index long_names[2];  /* by file name: tensors and keys whose names may be shortened */
-    _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1; 0: unknown */
+    _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
 

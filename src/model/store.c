@@ -266,29 +266,13 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
     return r < 0 ? r : cut;
 }
 
-/* Smallest range worth checking for a hole. Reading a hole fills memory with pages of zeros. */
-#define HOLE_LEAST ((size_t)64 << 10)
-
-/*
- * Returns true for a hole with data after it. Without such data, the file may have been truncated.
- */
-static bool is_hole(int fd, uint64_t off, size_t n)
-{
-    uint64_t data = off;
-    return n >= HOLE_LEAST && sys_libc.seek(&sys_libc, fd, off, SEEK_DATA, &data) == 0 &&
-           data - off >= n;
-}
-
 /*
  * Reads with pread(2): on a file system in memory, reading a hole through a mapping allocates its
  * pages.
  */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
-    if (!is_hole(s->fd, off, n))
-        return sys_read_all(&sys_libc, s->fd, dst, n, off);
-    memset(dst, 0, n);
-    return 0;
+    return sys_read_all(&sys_libc, s->fd, dst, n, off);
 }
 
 struct source mapped_source(struct mapped *m)
