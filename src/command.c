@@ -21,7 +21,6 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/sys.h"
-#include "base/lock.h"
 #include "check/check.h"
 #include "check/filename.h"
 #include "check/summary.h"
@@ -50,6 +49,19 @@ int command_failed(const char *name, const char *why, int status)
     else
         (void)fprintf(stderr, "ggufs: %s\n", why);
     return status;
+}
+
+void command_progress(void *what, uint64_t done, uint64_t total)
+{
+    static int shown = -1;
+    const int percent = !what ? -1 : total ? (int)((double)done / (double)total * 100) : 100;
+    if (percent == shown)
+        return;
+    shown = percent;
+    if (what)
+        (void)fprintf(stderr, "\r%s: %d %%", (const char *)what, percent);
+    else
+        (void)fputs("\r\033[K", stderr);
 }
 
 /* Flush standard output. Returns `status`, or `trouble` if that fails. */
@@ -379,8 +391,6 @@ struct check {
     bool as_json;
     struct buf text;
     struct json json;
-    bool bar;                       /* a progress bar is drawn */
-    struct timespec next;           /* when the bar may be drawn again */
     const struct model_path *model; /* the model being checked */
 };
 
@@ -420,31 +430,6 @@ static int take_ignored(const struct command_args *a, struct buf *list)
     return 0;
 }
 
-static const int bar_width = 40;
-
-static void clear_bar(struct check *c)
-{
-    if (c->bar)
-        (void)fputs("\r\033[K", stderr);
-    c->bar = false;
-}
-
-static void draw_bar(void *arg, uint64_t done, uint64_t total)
-{
-    struct check *c = arg;
-    struct timespec now = when_now();
-    if (total == 0 || when_before(&now, &c->next))
-        return;
-    c->next = when_later(&now, 100);
-    c->bar = true;
-    double part = (double)done / (double)total;
-    int full = (int)(part * (double)bar_width);
-    (void)fprintf(stderr, "\r[%.*s%*s] %3.0f%% of %.1f GB", full,
-                  "########################################", bar_width - full, "", 100 * part,
-                  (double)total / 1e9);
-    (void)fflush(stderr);
-}
-
 /* For a split model in a store, append the name under which a mount of the store shows the file. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
@@ -469,7 +454,7 @@ static void sink(void *arg, const struct check_finding *found)
         add_label(c->model, found->file, &label);
         relabelled.file = buf_error(&label) ? found->file : (const char *)label.data;
     }
-    clear_bar(c);
+    command_progress(NULL, 0, 0);
     if (c->as_json) {
         json_begin(&c->json, NULL, "{");
         json_text(&c->json, "severity", check_severity_name[f->severity]);
@@ -501,7 +486,7 @@ static enum check_outcome check_model(struct check *c, const struct model_path *
         sink(c, &f);
     else
         outcome = check_file(m->path, &c->opt, sink, c);
-    clear_bar(c);
+    command_progress(NULL, 0, 0);
     json_end(&c->json);
     json_text(&c->json, "result", result[outcome]);
     json_end(&c->json);
@@ -537,8 +522,8 @@ static int check_models(const struct command_args *a)
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
     struct check c = {.opt.values = a->value != NULL, .as_json = command_has(a, OPTION_JSON)};
     enum check_outcome outcome = CHECK_UNUSABLE;
-    c.opt.arg = &c;
-    c.opt.progress = isatty(STDERR_FILENO) ? draw_bar : NULL;
+    c.opt.progress = isatty(STDERR_FILENO) ? command_progress : NULL;
+    c.opt.arg = "checking values";
     if (take_ignored(a, &ignored) == 0) {
         c.opt.ignore = buf_text(&ignored);
         outcome = check_all(&c, a);

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "mount/options.h"
@@ -32,5 +33,9 @@ void command_print(const struct buf *text);
 /* Print "ggufs: NAME: WHY" to standard error, after earlier output. `name` is NULL or already safe
  * to print. Returns `status`. */
 int command_failed(const char *name, const char *why, int status);
+
+/* Show how far a command is, on a terminal: "WHAT: 12 %". Without a `what`, clear that line. One
+ * thread at a time may call this. */
+void command_progress(void *what, uint64_t done, uint64_t total);
 
 #endif

@@ -21,7 +21,6 @@ struct diff_job {
     const char *operand[2];
     struct diff_options opt; /* owns `ignore` */
     bool json, all, colours;
-    int percent; /* percentage shown on the terminal; -1: nothing is shown */
 };
 
 static int out_of_memory(void)
@@ -79,16 +78,6 @@ static int take_options(struct diff_job *j, const struct command_args *a)
 
 /* ---- one pair of models ---- */
 
-static void print_percent(void *arg, uint64_t done, uint64_t total)
-{
-    struct diff_job *j = arg;
-    int percent = total ? (int)((double)done / (double)total * 100) : 100;
-    if (percent == j->percent)
-        return;
-    j->percent = percent;
-    (void)fprintf(stderr, "\rcomparing tensors: %d %%", percent);
-}
-
 static void print(void *arg, const struct buf *text)
 {
     (void)arg;
@@ -103,13 +92,11 @@ static int open_side(struct side *s, const char *path, const char *label)
     return side_open(s, path, label, &e) < 0 ? command_failed(label, e.msg, TROUBLE) : SAME;
 }
 
-static int compare(struct diff_job *j, struct diff *d)
+static int compare(struct diff *d)
 {
     struct err e = {0};
     int r = diff_compare(d, &e);
-    if (j->percent >= 0) /* clear the line that print_percent() has written */
-        (void)fputs("\r\033[K", stderr);
-    j->percent = -1;
+    command_progress(NULL, 0, 0);
     if (r < 0)
         return command_failed(NULL, e.msg, TROUBLE);
     return diff_is_same(d) ? SAME : DIFFERENT;
@@ -136,7 +123,7 @@ static int compare_models(struct diff_job *j, const char *const path[2], const c
     if (r == SAME) {
         r = open_side(&b, path[1], label[1]);
         if (r == SAME)
-            r = compare(j, &d);
+            r = compare(&d);
         if (r != TROUBLE && (r == DIFFERENT || !quiet || j->json))
             r = worse(r, show_diff(j, &d));
         side_free(&b);
@@ -310,17 +297,14 @@ int command_diff(const struct command_args *a)
     struct diff_job j = {.operand = {a->operand[0], a->operand[1]},
                          .opt = {.keys = true, .tensors = true, .tolerance = -1},
                          .colours = isatty(STDOUT_FILENO) && !(none && *none) && term &&
-                                    strcmp(term, "dumb") != 0,
-                         .percent = -1};
+                                    strcmp(term, "dumb") != 0};
     j.opt.ignore = calloc(a->n_options + 1, sizeof(*j.opt.ignore));
     if (!j.opt.ignore)
         return out_of_memory();
     int r = TROUBLE;
     if (take_options(&j, a) == 0) {
-        if (isatty(STDERR_FILENO)) {
-            j.opt.progress = print_percent;
-            j.opt.arg = &j;
-        }
+        j.opt.progress = isatty(STDERR_FILENO) ? command_progress : NULL;
+        j.opt.arg = "comparing tensors";
         quant_init();
         r = compare_operands(&j);
     }

@@ -13,8 +13,7 @@
 #include "base/lock.h"
 
 enum {
-    THREADS_MOST = 64, /* a disk that hangs keeps a thread for each job that asks it */
-    IDLE_MOST = 2,     /* one waits for turns that are due later, one for those before */
+    IDLE_MOST = 2, /* one waits for turns that are due later, one for those before */
     PROCESSORS_MOST = 64,
     LINE = 64, /* size of a cache line in bytes */
 };
@@ -24,12 +23,8 @@ static struct {
     struct cond wake;              /* wakes idle threads */
     struct cond done;              /* a turn or a thread has ended */
     struct pool_job *first, *last; /* waiting jobs, ordered by due time */
-    /* Numbers of threads, of threads running a turn, of those that wait in their turn for another
-     * one, and of jobs that have joined. */
-    unsigned threads, busy, waiting, jobs;
+    unsigned threads, busy, jobs;  /* threads, those that run a turn, and jobs that have joined */
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
-
-static _Thread_local bool in_turn;
 
 /* ---- waiting jobs: under the lock, like all static state ---- */
 
@@ -70,7 +65,7 @@ static void see_to_it(void)
 {
     if (pool.threads > pool.busy)
         cond_signal(&pool.wake);
-    else if (pool.threads - pool.waiting < THREADS_MOST)
+    else
         (void)start_thread();
 }
 
@@ -81,7 +76,6 @@ static void take_turn(struct pool_job *j)
     unqueue(j);
     j->state = POOL_BUSY;
     j->again = false;
-    in_turn = true;
     pool.busy++;
     if (pool.first)
         see_to_it();
@@ -90,7 +84,6 @@ static void take_turn(struct pool_job *j)
     const struct timespec end = when_now();
     lock_take(&pool.lock);
     pool.busy--;
-    in_turn = false;
     if (!loose) {
         j->state = POOL_RESTS;
         if (more || j->again)
@@ -155,7 +148,6 @@ void pool_leave(struct pool_job *j)
 {
     static const struct timespec first;
     LOCKED(&pool.lock);
-    pool.waiting += in_turn;
     for (struct timespec now; now = when_now(), j->state == POOL_BUSY || job_is_due(j, &now);) {
         if (j->state == POOL_WAITS) {
             unqueue(j);
@@ -164,7 +156,6 @@ void pool_leave(struct pool_job *j)
         see_to_it();
         (void)lock_wait(&pool.lock, &pool.done, NULL);
     }
-    pool.waiting -= in_turn;
     if (j->state == POOL_WAITS)
         unqueue(j);
     if (--pool.jobs == 0)
@@ -190,12 +181,8 @@ bool pool_wait(const atomic_bool *told, const struct timespec *until)
     if (atomic_load(told))
         return true;
     LOCKED(&pool.lock);
-    pool.waiting += in_turn;
-    if (in_turn && pool.first)
-        see_to_it();
     while (!atomic_load(told) && lock_wait(&pool.lock, &pool.done, until))
         ;
-    pool.waiting -= in_turn;
     return atomic_load(told);
 }
 

@@ -7,8 +7,7 @@
  *     pool_leave(&x->job);
  *
  * Turns run in order of their due times, each on a thread of its own: a turn that hangs delays no
- * other one, as long as there are threads (64; those that wait in pool_wait() do not count). Turns
- * of one job never overlap. Calls during a turn lead to one more turn.
+ * other one. Turns of one job never overlap. Calls during a turn lead to one more turn.
  *
  *     struct units u = {.n = n, .unit = fn, .arg = arg, .room = bytes};
  *     r = units_run(&u, &watch);

@@ -205,16 +205,6 @@ static void count_scales(struct scan_piece *p, uint64_t first, size_t n)
             count_at(&p->found, first + i, &p->found.scales);
 }
 
-/* A finite double may be infinite as float32, so the doubles themselves are checked. */
-static void scan_doubles(struct scan_piece *p)
-{
-    for (uint64_t i = p->first; i < p->first + p->n; i++) {
-        uint64_t u = get_u64(p->data + 8 * i, p->big);
-        if ((u & 0x7ff0000000000000) == 0x7ff0000000000000)
-            count_at(&p->found, i, u & 0x000fffffffffffff ? &p->found.nan : &p->found.inf);
-    }
-}
-
 /* Runs under map_guard(). */
 static int scan_piece(void *arg)
 {
@@ -224,10 +214,6 @@ static int scan_piece(void *arg)
     const uint8_t *begin = p->data + p->first / p->type->block_len * p->type->block_bytes;
     if (is_zero(begin, (size_t)(blocks * p->type->block_bytes))) {
         p->found.zeros = p->n;
-        return 0;
-    }
-    if (p->type->id == F64_ID) {
-        scan_doubles(p);
         return 0;
     }
     for (uint64_t at = p->first, end = at + p->n; at < end; at += CHUNK) {

@@ -196,8 +196,7 @@ static int make_file_image(const struct snapshot *s, enum safetensors_as as, str
 
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
 {
-    const unsigned slot = LINES_SLOTS + (unsigned)as;
-    struct kept_file *f = (struct kept_file *)snapshot_part(g, slot);
+    struct kept_file *f = (struct kept_file *)snapshot_part(g, as);
     if (!f) {
         f = calloc(1, sizeof(*f));
         int r = f ? make_file_image(g, as, &f->image) : -ENOMEM;
@@ -206,7 +205,7 @@ int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image *
             return r;
         }
         f->part.free = kept_file_free;
-        f = (struct kept_file *)snapshot_add_part(g, slot, &f->part);
+        f = (struct kept_file *)snapshot_add_part(g, as, &f->part);
     }
     *ret = image_ref(f->image);
     return f->image ? 0 : -EFBIG;

@@ -502,7 +502,7 @@ void table_text(const struct snapshot *g, struct buf *out)
     add_roles(g->gguf, all, out);
 }
 
-/* ---- ends of lines ---- */
+/* ---- lines ---- */
 
 void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out)
 {
@@ -529,48 +529,23 @@ static size_t line_size(const struct snapshot *g, enum derived what, uint32_t i)
     return m.len;
 }
 
-static void line_ends_free(struct snapshot_part *part)
+uint64_t lines_find(const struct snapshot *g, enum derived what, uint64_t off, uint64_t end,
+                    uint32_t *first, uint32_t *last, uint64_t *at)
 {
-    free(part);
-}
-
-_Static_assert((int)DERIVED_SHA256 < LINES_SLOTS && (int)DERIVED_MOMENTS < LINES_SLOTS, "slots");
-
-const struct line_ends *lines_get(struct snapshot *g, enum derived what)
-{
-    struct snapshot_part *known = snapshot_part(g, what);
-    if (known)
-        return (const struct line_ends *)known;
-    uint32_t n = g->gguf->n_tensors;
-    struct line_ends *l = malloc(sizeof(*l) + n * sizeof(l->end[0]));
-    struct buf m = BUF_MEASURE;
-    if (!l)
-        return NULL;
+    struct buf head = BUF_MEASURE;
     if (what == DERIVED_MOMENTS)
-        stats_head(&m);
-    uint64_t at = m.len;
-    l->part.free = line_ends_free;
-    l->head = at;
-    for (uint32_t i = 0; i < n; i++)
-        l->end[i] = at += line_size(g, what, i);
-    return (const struct line_ends *)snapshot_add_part(g, what, &l->part);
-}
-
-uint64_t lines_size(const struct line_ends *l, const struct snapshot *g)
-{
-    return g->gguf->n_tensors ? l->end[g->gguf->n_tensors - 1] : l->head;
-}
-
-/* Return the index of the first tensor whose line ends after `off`. */
-static uint32_t line_at(const struct line_ends *l, uint32_t n, uint64_t off)
-{
-    return (uint32_t)upto_u64(l->end, 0, sizeof(l->end[0]), n, off);
-}
-
-void lines_range(const struct line_ends *l, const struct snapshot *g, uint64_t off, uint64_t end,
-                 uint32_t *first, uint32_t *last)
-{
-    uint32_t n = g->gguf->n_tensors;
-    *first = line_at(l, n, off);
-    *last = end <= l->head ? *first : (uint32_t)min_u64(n, (uint64_t)line_at(l, n, end - 1) + 1);
+        stats_head(&head);
+    uint64_t begin = head.len;
+    *first = *last = 0;
+    *at = 0;
+    for (uint32_t i = 0; i < g->gguf->n_tensors; i++) {
+        const uint64_t next = begin + line_size(g, what, i);
+        if (next <= off) {
+            *first = i + 1;
+            *at = next;
+        }
+        *last = begin < end ? i + 1 : *last;
+        begin = next;
+    }
+    return begin;
 }

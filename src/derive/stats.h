@@ -119,35 +119,12 @@ void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct 
 void table_text(const struct snapshot *g, struct buf *out);
 
 /*
- * ---- the ends of lines in files whose length is known before their content ----
- *
- * They are computed on first use and kept with the snapshot.
+ * For `hashes` and `stats.tsv`, whose lengths are known before their content: find the tensors
+ * [*first, *last) whose lines overlap bytes [off, end), with off below the size, and where in the file
+ * the first of these lines begins; the head counts to the first line. Returns the size of the file.
  */
-
-/*
- * Number of snapshot parts that keep lines; DERIVED_SHA256 and DERIVED_MOMENTS are their indices.
- */
-enum { LINES_SLOTS = 2 };
-
-struct line_ends {
-    struct snapshot_part part; /* must come first; the snapshot owns this struct */
-    uint64_t head;             /* number of bytes before the first line */
-    uint64_t end[];            /* offset of the end of each tensor's line */
-};
-
-/* Return the lines, or NULL if out of memory. */
-const struct line_ends *lines_get(struct snapshot *g, enum derived what);
-
-uint64_t lines_size(const struct line_ends *l, const struct snapshot *g);
-/* Find the tensors [*first, *last) whose lines overlap bytes [off, end), with off below the size.
- * The range is empty if only the head overlaps them. */
-void lines_range(const struct line_ends *l, const struct snapshot *g, uint64_t off, uint64_t end,
-                 uint32_t *first, uint32_t *last);
-/* Return the offset at which the line of tensor i begins. */
-static inline uint64_t lines_begin(const struct line_ends *l, uint32_t i)
-{
-    return i ? l->end[i - 1] : l->head;
-}
+uint64_t lines_find(const struct snapshot *g, enum derived what, uint64_t off, uint64_t end,
+                    uint32_t *first, uint32_t *last, uint64_t *at);
 
 #define HASH_HEX 64 /* number of digits */
 

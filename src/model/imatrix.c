@@ -216,31 +216,10 @@ static int parse_entries(struct imatrix *m, const struct source *s, struct err *
 
 const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name, size_t n)
 {
-    uint32_t i;
-    if (!m)
-        return NULL;
-    for (struct probe p = index_probe(&m->names, hash_name(name, n));
-         index_next(&m->names, &p, &i);)
+    for (size_t i = 0; m && i < m->n; i++)
         if (m->row[i].len == n && memcmp(m->row[i].name, name, n) == 0)
             return &m->row[i];
     return NULL;
-}
-
-/* Indexes the rows by name; names must be unique. */
-static int index_rows(struct imatrix *m, struct err *e)
-{
-    char shown[SHOW_MAX];
-    if (index_init(&m->names, m->n) < 0)
-        return lacks_memory(e);
-    for (size_t i = 0; i < m->n; i++) {
-        const struct imatrix_row *r = &m->row[i];
-        if (imatrix_find(m, r->name, r->len))
-            return err_set(e, -EBADMSG, "has tensor '%s' twice", show(shown, r->name, r->len));
-        index_insert(&m->names, hash_name(r->name, r->len), (uint32_t)i);
-    }
-    return m->n ? 0
-                : err_set(e, -EBADMSG, "is not an importance matrix: it has no tensors '...%s'",
-                          SUMS);
 }
 
 int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret, struct err *e)
@@ -254,8 +233,8 @@ int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret
                         : read_some(s, 0, magic, 4, e);
     if (r == 0)
         r = memcmp(magic, "GGUF", 4) == 0 ? parse_gguf(m, s, e) : parse_entries(m, s, e);
-    if (r == 0)
-        r = index_rows(m, e);
+    if (r == 0 && m->n == 0)
+        r = err_set(e, -EBADMSG, "is not an importance matrix: it has no tensors '...%s'", SUMS);
     if (r == 0 && buf_error(&m->path))
         r = lacks_memory(e);
     if (r < 0) {
@@ -289,7 +268,6 @@ void imatrix_free(struct imatrix *m)
         free(m->row[i].of);
     }
     free(m->row);
-    index_free(&m->names);
     buf_free(&m->path);
     free(m);
 }

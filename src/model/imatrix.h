@@ -27,7 +27,6 @@ struct imatrix {
     struct buf path; /* the requested path, made safe to print */
     struct imatrix_row *row;
     size_t n, cap;
-    struct index names;
 };
 
 /* Open a file or parse a source; messages call the source `path`. Returns 0, -EBADMSG (not an

@@ -213,28 +213,6 @@ int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
 }
 
 /*
- * Reports a tensor name that occurs in two shards. The parser's message for the merged model would
- * not name the shards.
- */
-static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
-{
-    char shown[SHOW_MAX];
-    for (size_t k = 1; k < n; k++)
-        for (uint32_t i = 0; i < shard[k]->n_tensors; i++) {
-            const struct gguf_tensor *t = &shard[k]->tensor[i];
-            const char *name = gguf_name(shard[k], t);
-            size_t first = 0;
-            while (first < k && gguf_find_tensor(shard[first], name, t->name_len) == UINT32_MAX)
-                first++;
-            if (first < k)
-                return err_set(e, -EBADMSG,
-                               "shard %zu: tensor '%s' has the same name as one of shard %zu",
-                               k + 1, show(shown, name, t->name_len), first + 1);
-        }
-    return 0;
-}
-
-/*
  * Restores tensor sizes from the shards' own files: the parser has counted the merged model's
  * padding as part of tensors of unknown type.
  */
@@ -274,6 +252,5 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
         (void)buf_steal(&head);
         restore_sizes(shard, n, *ret);
     }
-    int twice = r == -EBADMSG ? check_names(shard, n, e) : 0;
-    return twice < 0 ? twice : r;
+    return r;
 }

@@ -90,7 +90,7 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 struct snapshot_part {
     void (*free)(struct snapshot_part *part);
 };
-enum { SNAPSHOT_PARTS = 7 };
+enum { SNAPSHOT_PARTS = 4 };
 
 struct snapshot {
     atomic_uint refs;

@@ -18,55 +18,27 @@
 #include <strings.h>
 
 enum {
-    MAX_DIGITS = 17, /* enough for any f64; 9 for any f32 */
+    DECIMAL_MAX = 32, /* room for 17 digits, enough for any f64 (9 for any f32), and an exponent */
     MIN_PLAIN_EXP = -4,
     MAX_PLAIN_EXP = 15,
 };
 
-/* The number 0.digit[0] digit[1] ... times 10^(exp + 1): exp is the power of ten of the first
- * digit. */
-struct decimal {
-    char digit[MAX_DIGITS + 1]; /* '0' to '9' */
-    int n;
-    int exp;
-};
-
 const struct float_names float_names_text = {"nan", "inf", "-inf"};
 
-/* Set *d to the p-digit decimal nearest to x. The point is skipped, because it depends on the
- * locale. */
-static void print_digits(double x, int p, struct decimal *d)
+/* True if the decimal parses back to x. */
+static bool reads_back(const char *s, double x, bool single)
 {
-    char s[64];
-    (void)snprintf(s, sizeof(s), "%.*e", p - 1, x);
-    d->n = 0;
-    const char *at = s;
-    for (; *at != 'e'; at++)
-        if (*at >= '0' && *at <= '9')
-            d->digit[d->n++] = *at;
-    d->exp = atoi(at + 1);
-}
-
-/* True if the decimal parses back to x. A text without a point means the same in every locale. */
-static bool reads_back(const struct decimal *d, double x, bool single)
-{
-    char s[MAX_DIGITS + 16];
-    (void)snprintf(s, sizeof(s), "%.*se%d", d->n, d->digit, d->exp - d->n + 1);
     return single ? (double)strtof(s, NULL) == x : strtod(s, NULL) == x;
 }
 
-/* Set *d to the next larger decimal with the same number of digits. The result may end in zeros. */
-static void increment(struct decimal *d)
+/* Change "1.29e+01" to the next larger decimal with as many digits, "1.30e+01". No power of two lies so
+ * close below a power of ten that the first digit would overflow. */
+static void increment(char *s)
 {
-    int i = d->n - 1;
-    for (; i >= 0 && d->digit[i] == '9'; i--)
-        d->digit[i] = '0';
-    if (i >= 0) {
-        d->digit[i]++;
-        return;
-    }
-    d->digit[0] = '1';
-    d->exp++;
+    char *at = strchr(s, 'e') - 1;
+    for (; *at == '9' || *at == '.'; at--)
+        *at = *at == '9' ? '0' : '.';
+    ++*at;
 }
 
 /*
@@ -77,52 +49,54 @@ static void increment(struct decimal *d)
  * the p-digit decimal nearest to x. Powers of two are an exception: their interval reaches half as
  * far down as up, so the next decimal up may be in the interval instead.
  */
-static void tried_digits(double x, bool single, struct decimal *d)
+static void shortest(double x, bool single, char s[DECIMAL_MAX])
 {
-    int e2, last = single ? 9 : MAX_DIGITS, safe = single ? 6 : 15;
-    bool pow2 = frexp(x, &e2) == 0.5;
-    bool normal = e2 > (single ? -125 : -1021);
-    for (int p = normal ? safe : 1; p <= last; p++) {
-        print_digits(x, p, d);
-        if (reads_back(d, x, single))
-            break;
-        if (!pow2)
+    int e2;
+    const bool half = frexp(x, &e2) == 0.5, normal = e2 > (single ? -125 : -1021);
+    bool found = false;
+    for (int p = normal ? (single ? 6 : 15) : 1; !found; p++) {
+        (void)snprintf(s, DECIMAL_MAX, "%.*e", p - 1, x);
+        found = reads_back(s, x, single);
+        if (found || !half || !normal)
             continue;
-        increment(d);
-        if (reads_back(d, x, single))
-            break;
+        increment(s);
+        found = reads_back(s, x, single);
     }
-    while (d->n > 1 && d->digit[d->n - 1] == '0')
-        d->n--;
 }
 
-/* Lay a decimal out: 0.000ddd, ddd000, ddd.ddd or d.ddde+XX. */
-static void add_decimal(struct buf *out, bool minus, const struct decimal *d)
+/* Lay "1.230e+01" out as in Python. */
+static void add_decimal(struct buf *out, bool minus, const char *s)
 {
-    const int whole = d->exp + 1;
+    char digit[DECIMAL_MAX];
+    int n = 0;
+    for (; *s != 'e'; s++)
+        if (*s != '.')
+            digit[n++] = *s;
+    while (n > 1 && digit[n - 1] == '0')
+        n--;
+    const int exp = atoi(s + 1), whole = exp + 1;
     buf_str(out, minus ? "-" : "");
-    if (d->exp < MIN_PLAIN_EXP || d->exp > MAX_PLAIN_EXP)
-        buf_printf(out, "%c%s%.*se%+03d", d->digit[0], d->n > 1 ? "." : "", d->n - 1, d->digit + 1,
-                   d->exp);
+    if (exp < MIN_PLAIN_EXP || exp > MAX_PLAIN_EXP)
+        buf_printf(out, "%c%s%.*se%+03d", digit[0], n > 1 ? "." : "", n - 1, digit + 1, exp);
     else if (whole <= 0)
-        buf_printf(out, "0.%.*s%.*s", -whole, "000", d->n, d->digit);
-    else if (d->n <= whole)
-        buf_printf(out, "%.*s%.*s", d->n, d->digit, whole - d->n, "000000000000000");
+        buf_printf(out, "0.%.*s%.*s", -whole, "000", n, digit);
+    else if (n <= whole)
+        buf_printf(out, "%.*s%.*s", n, digit, whole - n, "000000000000000");
     else
-        buf_printf(out, "%.*s.%.*s", whole, d->digit, d->n - whole, d->digit + whole);
+        buf_printf(out, "%.*s.%.*s", whole, digit, n - whole, digit + whole);
 }
 
 static void add_float(struct buf *out, double v, bool single, const struct float_names *names)
 {
     const double x = fabs(v);
-    struct decimal d;
+    char s[DECIMAL_MAX];
     if (!isfinite(v)) {
         buf_str(out, isnan(v) ? names->nan : signbit(v) ? names->minus_inf : names->inf);
     } else if (x < (single ? 0x1p24 : 0x1p53) && x == floor(x)) {
         buf_printf(out, "%.0f", v); /* neighbours are at most 1 away: every digit is needed */
     } else {
-        tried_digits(x, single, &d);
-        add_decimal(out, signbit(v), &d);
+        shortest(x, single, s);
+        add_decimal(out, signbit(v), s);
     }
 }
 

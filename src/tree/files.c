@@ -2,7 +2,6 @@
 /* Produces the contents of the virtual files, whose table is at the end: see files.h. */
 #include "tree/files.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -205,22 +204,16 @@ static void part_need(const struct about *a, uint64_t off, size_t n, uint32_t *f
 
 static uint64_t lines_row_size(const struct about *a)
 {
-    const struct line_ends *l = lines_get(a->v->snap, a->row->what);
-    return l ? lines_size(l, a->v->snap) : UINT64_MAX;
-}
-
-/* Return the lines, which were cached with the snapshot when the file was opened. */
-static const struct line_ends *lines_of(const struct about *a)
-{
-    const struct line_ends *l = lines_get(a->v->snap, a->row->what);
-    assert(l);
-    return l;
+    uint32_t first, last;
+    uint64_t at;
+    return lines_find(a->v->snap, a->row->what, 0, 0, &first, &last, &at);
 }
 
 static void lines_row_need(const struct about *a, uint64_t off, size_t n, uint32_t *first,
                            uint32_t *last)
 {
-    lines_range(lines_of(a), a->v->snap, off, off + n, first, last);
+    uint64_t at;
+    (void)lines_find(a->v->snap, a->row->what, off, off + n, first, last, &at);
 }
 
 static int add_line(const struct about *a, uint32_t i, const struct reply *r, struct buf *out)
@@ -241,12 +234,11 @@ static int add_line(const struct about *a, uint32_t i, const struct reply *r, st
 static int lines_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT; /* the content of the file from `at` on */
-    const struct line_ends *l = lines_of(a);
     uint32_t first, last;
+    uint64_t at;
     int err = 0;
-    lines_range(l, a->v->snap, off, off + n, &first, &last);
-    uint64_t at = off < l->head ? 0 : lines_begin(l, first);
-    if (at < l->head)
+    (void)lines_find(a->v->snap, a->row->what, off, off + n, &first, &last, &at);
+    if (at == 0 && a->row->what == DERIVED_MOMENTS)
         stats_head(&text);
     for (uint32_t i = first; i < last && err == 0; i++)
         err = add_line(a, i, r, &text);

@@ -83,7 +83,7 @@ static void test_called_again(void)
     CU_ASSERT_EQUAL(w.most, 1);
 }
 
-enum { WAITERS = 100 }; /* more than there may be threads */
+enum { WAITERS = 100 };
 
 struct waiter {
     struct pool_job job;
