@@ -51,6 +51,14 @@ int command_failed(const char *name, const char *why, int status)
     return status;
 }
 
+const char *command_label(const struct model_path *m, const char *folder)
+{
+    const char *label = model_label(m);
+    const size_t n = strlen(folder);
+    const char *rest = strncmp(label, folder, n) == 0 ? label + n + strspn(label + n, "/") : "";
+    return *rest ? rest : label;
+}
+
 void command_progress(void *what, uint64_t done, uint64_t total)
 {
     static int shown = -1;
@@ -283,24 +291,12 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
     return r;
 }
 
-/* Return the label, relative to `folder` if that contains the model. */
-static const char *short_label(const struct model_path *m, const char *folder)
-{
-    const char *label = model_label(m);
-    size_t n = folder ? strlen(folder) : 0;
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    if (n == 0 || strncmp(label, folder, n) != 0 || label[n] != '/' || label[n + 1] == '\0')
-        return label;
-    return label + n + 1;
-}
-
 static int add_table_row(const struct model_path *m, const char *folder, struct buf *lines)
 {
     struct summary s;
     struct err e = {0};
     int r = open_model(m, &s, &e);
-    add_shown_text(lines, short_label(m, folder));
+    add_shown_text(lines, folder ? command_label(m, folder) : model_label(m));
     if (r < 0)
         buf_printf(lines, "\terror: %s", e.msg);
     else
@@ -519,11 +515,12 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
  * there are, and 2 if a model is unusable or after a usage error. */
 static int check_models(const struct command_args *a)
 {
+    static char what[] = "checking values";
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
     struct check c = {.opt.values = a->value != NULL, .as_json = command_has(a, OPTION_JSON)};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c.opt.progress = isatty(STDERR_FILENO) ? command_progress : NULL;
-    c.opt.arg = "checking values";
+    c.opt.arg = what;
     if (take_ignored(a, &ignored) == 0) {
         c.opt.ignore = buf_text(&ignored);
         outcome = check_all(&c, a);

@@ -34,6 +34,9 @@ void command_print(const struct buf *text);
  * to print. Returns `status`. */
 int command_failed(const char *name, const char *why, int status);
 
+/* Return the name of a model: its label, relative to the directory. */
+struct model_path;
+const char *command_label(const struct model_path *m, const char *folder);
 /* Show how far a command is, on a terminal: "WHAT: 12 %". Without a `what`, clear that line. One
  * thread at a time may call this. */
 void command_progress(void *what, uint64_t done, uint64_t total);

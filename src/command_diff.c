@@ -135,18 +135,9 @@ static int compare_models(struct diff_job *j, const char *const path[2], const c
 
 /* ---- directories of models ---- */
 
-/* Return the name of a model: its label, relative to the directory. */
-static const char *name_in(const struct model_path *m, const char *folder)
-{
-    const char *name = model_label(m);
-    const size_t n = strlen(folder);
-    name += strncmp(name, folder, n) == 0 ? n : 0;
-    return name + strspn(name, "/");
-}
-
 static int by_model_name(const void *a, const void *b, void *folder)
 {
-    return strcmp(name_in(a, folder), name_in(b, folder));
+    return strcmp(command_label(a, folder), command_label(b, folder));
 }
 
 static int list_models(struct models *l, const char *operand)
@@ -205,7 +196,7 @@ static bool next_pair(const struct folders *f, size_t at[2], const struct model_
     const char *name[2];
     for (size_t k = 0; k < 2; k++) {
         ret[k] = at[k] < f->list[k].n ? &f->list[k].model[at[k]] : NULL;
-        name[k] = ret[k] ? name_in(ret[k], f->job->operand[k]) : NULL;
+        name[k] = ret[k] ? command_label(ret[k], f->job->operand[k]) : NULL;
     }
     const int order = ret[0] && ret[1] ? strcmp(name[0], name[1]) : 0;
     if (order != 0)
@@ -222,7 +213,7 @@ static void pair_models(struct folders *f)
         if (m[0] && m[1])
             add_models(f, m[0], m[1]);
         else
-            add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
+            add_only(f, !m[0], command_label(m[!m[0]], f->job->operand[!m[0]]));
 }
 
 /* With --json, print the object for a pair of directories. It is like the object for two models,
@@ -241,7 +232,7 @@ static void json_models(struct folders *f)
         json_begin(&f->json, only[k], "[");
         for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
             if (!m[!k])
-                json_text(&f->json, NULL, name_in(m[k], f->job->operand[k]));
+                json_text(&f->json, NULL, command_label(m[k], f->job->operand[k]));
         json_end(&f->json);
     }
     buf_str(json_item(&f->json, "same"), f->status == SAME ? "true" : "false");
@@ -293,6 +284,7 @@ static int compare_operands(struct diff_job *j)
 
 int command_diff(const struct command_args *a)
 {
+    static char what[] = "comparing tensors";
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
     struct diff_job j = {.operand = {a->operand[0], a->operand[1]},
                          .opt = {.keys = true, .tensors = true, .tolerance = -1},
@@ -304,7 +296,7 @@ int command_diff(const struct command_args *a)
     int r = TROUBLE;
     if (take_options(&j, a) == 0) {
         j.opt.progress = isatty(STDERR_FILENO) ? command_progress : NULL;
-        j.opt.arg = "comparing tensors";
+        j.opt.arg = what;
         quant_init();
         r = compare_operands(&j);
     }

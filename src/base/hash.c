@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SipHash-2-4, an open-addressing index and a table of links: see hash.h. */
+/* SipHash-2-4, and a table of links: see hash.h. */
 #include "base/hash.h"
 
 #include <errno.h>
@@ -71,52 +71,6 @@ uint64_t hash_name(const void *bytes, size_t n)
     static struct once once = ONCE_INIT;
     once_run(&once, make_key);
     return siphash(process_key, bytes, n);
-}
-
-/* ---- the index ---- */
-
-int index_init(struct index *ix, size_t n)
-{
-    uint64_t slots = 8;
-    while (slots < 2 * (uint64_t)n)
-        slots *= 2;
-    *ix = (struct index){.slot = calloc((size_t)slots, sizeof(*ix->slot)), .mask = slots - 1};
-    return ix->slot ? 0 : -ENOMEM;
-}
-
-void index_free(struct index *ix)
-{
-    free(ix->slot);
-    *ix = (struct index){0};
-}
-
-void index_insert(struct index *ix, uint64_t hash, uint32_t number)
-{
-    uint64_t at = hash & ix->mask;
-    while (ix->slot[at])
-        at = (at + 1) & ix->mask;
-    ix->slot[at] = (hash >> 32) << 32 | (number + (uint64_t)1);
-}
-
-struct probe index_probe(const struct index *ix, uint64_t hash)
-{
-    return (struct probe){.at = hash & ix->mask, .tag = (uint32_t)(hash >> 32)};
-}
-
-bool index_next(const struct index *ix, struct probe *p, uint32_t *ret)
-{
-    if (!ix->slot)
-        return false;
-    for (;;) {
-        uint64_t slot = ix->slot[p->at];
-        if (!slot)
-            return false;
-        p->at = (p->at + 1) & ix->mask;
-        if ((uint32_t)(slot >> 32) != p->tag)
-            continue;
-        *ret = (uint32_t)slot - 1;
-        return true;
-    }
 }
 
 /* ---- the table ---- */

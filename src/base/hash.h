@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hash index that maps names to numbers. It makes lookups and the search for duplicates cheap.
- *
- * The index stores only numbers. The names stay in place (in the header of a model, or in a
- * temporary text), and the caller compares them. Names are hashed with SipHash-2-4 under a random
- * key that differs in each process, so an attacker cannot make a file whose names all collide.
- *
- *     for (struct probe p = index_probe(ix, hash(name, n)); index_next(ix, &p, &i);)
- *         if (same(i, name, n)) return i;
- *
- * Any thread may read an index, which is immutable once filled.
+ * Hashes, and a table of links. Names are hashed with SipHash-2-4 under a random key that differs in
+ * each process, so an attacker cannot make a file whose names all collide.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -36,25 +28,6 @@ static inline uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
 {
     return XXH64(bytes, n, seed);
 }
-
-struct index {
-    uint64_t *slot; /* owned; high 32 bits: part of the hash; low 32: number + 1, 0 if free */
-    uint64_t mask;  /* number of slots, a power of two, minus 1; at most half are used */
-};
-
-struct probe {
-    uint64_t at;
-    uint32_t tag;
-};
-
-/* Make an empty index with room for n numbers. Returns 0 or -ENOMEM. */
-int index_init(struct index *ix, size_t n);
-void index_free(struct index *ix);
-/* Add a number. After index_init(n), at most n may be added. */
-void index_insert(struct index *ix, uint64_t hash, uint32_t number);
-struct probe index_probe(const struct index *ix, uint64_t hash);
-/* Get the next number whose hash may match. Returns false if there are no more. */
-bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
 
 /*
  * A table of links, each embedded in its object. Entries can be removed. The caller compares keys.

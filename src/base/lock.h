@@ -235,27 +235,4 @@ static inline bool when_past(const struct timespec *t, time_t seconds)
     return !when_before(&now, t);
 }
 
-/*
- * ---- order that the thread sanitizer does not see ----
- *
- * What a thread did before order_before(x) has happened before what another thread does after a later
- * order_after(x). In other builds these calls do nothing.
- */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ORDER_SHOWN
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define ORDER_SHOWN
-#endif
-
-#ifdef ORDER_SHOWN
-#include <sanitizer/tsan_interface.h>
-#define order_before(object) __tsan_release(object)
-#define order_after(object) __tsan_acquire(object)
-#else
-#define order_before(object) ((void)(object))
-#define order_after(object) ((void)(object))
-#endif
-
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/map.h"
 #include "gguf/value.h"
 #include "quant/types.h"
@@ -799,17 +800,29 @@ static bool same_name(struct text a, struct text b)
     return a.len == b.len && memcmp(a.at, b.at, a.len) == 0;
 }
 
+static int chains_init(struct gguf_chains *c, uint32_t n)
+{
+    for (c->mask = 7; c->mask < n;)
+        c->mask = 2 * c->mask + 1;
+    c->of = calloc((size_t)c->mask + 1 + n, sizeof(*c->of));
+    return c->of ? 0 : -ENOMEM;
+}
+
+static uint32_t *chain_of(const struct gguf_chains *c, struct text name)
+{
+    return &c->of[hash_name(name.at, name.len) & c->mask];
+}
+
 /* Return the number of the item with this name. If `whole`, compare all bytes, not only those
  * before the first NUL. */
 static uint32_t find_name(const struct gguf *g, bool keys, struct text n, bool whole)
 {
-    uint32_t i;
-    struct text t = before_nul(n);
-    const struct index *ix = keys ? &g->keys : &g->names;
-    for (struct probe p = index_probe(ix, hash_name(t.at, t.len)); index_next(ix, &p, &i);) {
-        struct text other = gguf_name_of(g, keys, i);
+    const struct text t = before_nul(n);
+    const struct gguf_chains *c = keys ? &g->keys : &g->names;
+    for (uint32_t i = *chain_of(c, t); i; i = c->of[c->mask + i]) {
+        const struct text other = gguf_name_of(g, keys, i - 1);
         if (whole ? same_name(other, n) : same_name(before_nul(other), t))
-            return i;
+            return i - 1;
     }
     return UINT32_MAX;
 }
@@ -826,8 +839,12 @@ static int enter_name(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
     struct text n = gguf_name_of(g, keys, i), t = before_nul(n);
     uint32_t first = find_name(g, keys, n, false);
     bool known = keys && t.len < n.len && key_find(t.at, t.len);
-    if (first == UINT32_MAX)
-        index_insert(keys ? &g->keys : &g->names, hash_name(t.at, t.len), i);
+    if (first == UINT32_MAX) {
+        const struct gguf_chains *chains = keys ? &g->keys : &g->names;
+        uint32_t *chain = chain_of(chains, t);
+        chains->of[chains->mask + 1 + i] = *chain;
+        *chain = i + 1;
+    }
     if (first == UINT32_MAX && !known)
         return 0;
     name_item(c, keys ? "key" : "tensor", i, (uint64_t)(n.at - (const char *)g->head), n.len);
@@ -841,9 +858,9 @@ static int enter_name(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 
 static int build_indexes(struct cursor *c, struct gguf *g)
 {
-    int r = index_init(&g->keys, g->n_kv);
+    int r = chains_init(&g->keys, g->n_kv);
     if (r == 0)
-        r = index_init(&g->names, g->n_tensors);
+        r = chains_init(&g->names, g->n_tensors);
     if (r < 0)
         return cursor_fail(c, r, "names", c->pos, "no memory");
     for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
@@ -989,8 +1006,8 @@ void gguf_free(struct gguf *g)
 {
     if (!g || atomic_fetch_sub(&g->refs, 1) != 1)
         return;
-    index_free(&g->keys);
-    index_free(&g->names);
+    free(g->keys.of);
+    free(g->names.of);
     free(g->kv);
     free(g->tensor);
     free(g->head);

@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/hash.h"
 #include "gguf/source.h"
 #include "gguf/value.h"
 #include "quant/quant.h"
@@ -75,6 +74,13 @@ enum gguf_anomaly {
     GGUF_ANOMALY_CUT = 1 << 6,      /* the file ends in its header (only with GGUF_CUT) */
 };
 
+/* The items whose names have the same hash form a chain. Items count from 1; 0 ends a chain. */
+struct gguf_chains {
+    uint32_t
+        *of; /* owned: the first item of each of mask + 1 chains, then what follows each item */
+    uint32_t mask;
+};
+
 struct gguf {
     atomic_uint refs;
     struct gguf_format fmt;
@@ -90,8 +96,7 @@ struct gguf {
     uint32_t n_tensors;
     struct gguf_kv *kv;         /* owned, in file order */
     struct gguf_tensor *tensor; /* owned, in file order */
-    struct index keys;          /* by key */
-    struct index names;         /* by tensor name */
+    struct gguf_chains keys, names;
 };
 
 /* Accept a file whose header is complete but whose data is not. */

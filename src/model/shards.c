@@ -2,7 +2,6 @@
 /* The files of a split model: see shards.h. */
 #include "model/shards.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,27 +15,18 @@
 #include "gguf/value.h"
 #include "model/facts.h"
 
-static bool five_digits(const char *s, unsigned *ret)
-{
-    *ret = 0;
-    for (int i = 0; i < 5; i++) {
-        if (!isdigit((unsigned char)s[i]))
-            return false;
-        *ret = *ret * 10 + (unsigned)(s[i] - '0');
-    }
-    return true;
-}
-
 size_t split_count(const char *name)
 {
-    unsigned no, count;
+    static const char digits[] = "0123456789";
     const size_t len = strlen(name);
     if (len <= SPLIT_TAIL)
         return 0;
     const char *t = name + len - SPLIT_TAIL;
-    if (t[-1] == '/' || t[0] != '-' || strncmp(t + 6, "-of-", 4) != 0 ||
-        strcmp(t + 15, ".gguf") != 0 || !five_digits(t + 1, &no) || !five_digits(t + 10, &count))
+    if (t[-1] == '/' || t[0] != '-' || strspn(t + 1, digits) != 5 ||
+        strncmp(t + 6, "-of-", 4) != 0 || strspn(t + 10, digits) != 5 ||
+        strcmp(t + 15, ".gguf") != 0)
         return 0;
+    const unsigned long no = strtoul(t + 1, NULL, 10), count = strtoul(t + 10, NULL, 10);
     return no >= 1 && no <= count && count > 1 ? count : 0;
 }
 

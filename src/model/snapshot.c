@@ -256,25 +256,20 @@ struct view newest_view_as(const struct newest *n, struct snapshot *g)
 
 struct view newest_view(struct newest *n)
 {
-    lock_take(&n->lock);
-    struct view v = newest_view_as(n, n->view.snap);
-    lock_drop(&n->lock);
-    return v;
+    LOCKED(&n->lock);
+    return newest_view_as(n, n->view.snap);
 }
 
 struct timespec newest_changed(struct newest *n)
 {
-    lock_take(&n->lock);
-    struct timespec ret = n->changed;
-    lock_drop(&n->lock);
-    return ret;
+    LOCKED(&n->lock);
+    return n->changed;
 }
 
 void newest_touch(struct newest *n)
 {
-    lock_take(&n->lock);
+    LOCKED(&n->lock);
     n->changed = when_date();
-    lock_drop(&n->lock);
 }
 
 /* Makes the snapshot of a split model. On success the snapshot owns the first file. */
@@ -345,13 +340,12 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, int 
 
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s)
 {
-    lock_take(&n->lock);
+    LOCKED(&n->lock);
     if (g->ids != n->view.snap->ids)
         n->leaving(n->leaving_arg, g);
     struct view old = {n->view.snap, n->view.store, NULL};
     n->view.snap = g;
     n->view.store = s;
-    lock_drop(&n->lock);
     return old;
 }
 

@@ -22,6 +22,7 @@ struct mnt {
     struct handles handles;
     atomic_bool ending; /* a signal ends the mount: no edit begins, and conversions are cut short */
     bool begun;         /* the first request has been answered */
+    atomic_uint replies; /* read_request() */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

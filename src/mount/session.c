@@ -89,7 +89,7 @@ static int take_spot(char **mountpoint, int *lock, struct err *e)
 static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 {
     const ssize_t got = read(fd, bytes, n);
-    order_after(mnt);
+    (void)atomic_load(&((struct mnt *)mnt)->replies);
     return got;
 }
 
@@ -104,7 +104,7 @@ static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
         init->flags |= FUSE_PARALLEL_DIROPS;
     if (!m->begun)
         m->begun = true;
-    order_before(m);
+    atomic_fetch_add(&m->replies, 1);
     return writev(fd, part, n);
 }
 

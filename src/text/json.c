@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -51,18 +52,12 @@ static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
  * valid UTF-8 here. */
 static void escape(struct buf *out, uint8_t c)
 {
-    static const char hex[] = "0123456789abcdef";
     static const char letter[0x80] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
                                       ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
-    char s[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-    if (c < 0x80 && letter[c]) {
-        s[1] = letter[c];
-        buf_add(out, s, 2);
-        return;
-    }
-    if (c >= 0x80)
-        memcpy(s + 2, "dc", 2);
-    buf_add(out, s, sizeof(s));
+    if (c < 0x80 && letter[c])
+        buf_printf(out, "\\%c", letter[c]);
+    else
+        buf_printf(out, "\\u%s%02x", c < 0x80 ? "00" : "dc", c);
 }
 
 void json_string(struct buf *out, const void *bytes, size_t n)
@@ -203,27 +198,12 @@ static void reader_skip_blanks(struct reader *r)
         r->at++;
 }
 
-static int json_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Return the value of the four hex digits of \uXXXX at p, or -1 if there are fewer digits. */
 static int hex4(const uint8_t *p, const uint8_t *end)
 {
-    int v = 0;
-    if (end - p < 4)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        int d = json_digit(p[i]);
-        if (d < 0)
-            return -1;
-        v = v * 16 + d;
-    }
-    return v;
+    char digits[5] = "";
+    memcpy(digits, p, (size_t)(end - p < 4 ? end - p : 4));
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (int)strtoul(digits, NULL, 16) : -1;
 }
 
 static void add_utf8(struct buf *out, uint32_t c)

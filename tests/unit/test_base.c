@@ -85,27 +85,6 @@ static void test_xxh64(void)
     CU_ASSERT_EQUAL(xxh64(69, text, 69), 0xf44a71009b5dc029);
 }
 
-static void test_index(void)
-{
-    enum { N = 5000 };
-    struct index ix;
-    CU_ASSERT_EQUAL_FATAL(index_init(&ix, N), 0);
-    for (uint32_t i = 0; i < N; i++)
-        index_insert(&ix, hash_name(&i, sizeof(i)), i);
-    for (uint32_t i = 0; i < 2 * N; i++) {
-        uint32_t got;
-        bool found = false;
-        for (struct probe p = index_probe(&ix, hash_name(&i, sizeof(i)));
-             index_next(&ix, &p, &got);)
-            found |= got == i;
-        CU_ASSERT_EQUAL(found, i < N);
-    }
-    index_free(&ix);
-    struct probe p = {0};
-    uint32_t none;
-    CU_ASSERT_FALSE(index_next(&ix, &p, &none));
-}
-
 static int touch(void *arg)
 {
     const volatile uint8_t *p = arg;
@@ -157,7 +136,6 @@ static CU_TestInfo tests[] = {
     {"names are printed without control bytes", test_show},
     {"siphash equals its reference vectors", test_siphash},
     {"xxh64 equals its reference", test_xxh64},
-    {"the index finds what was inserted and nothing else", test_index},
     {"a page that is gone gives EIO every time", test_map_guard},
     CU_TEST_INFO_NULL,
 };
