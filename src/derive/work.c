@@ -215,7 +215,7 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
 
 /* Start jobs for what the wish lacks, as far as processors are free. Returns true if the wish can be
  * answered. */
-static bool advance(struct work *w, struct want *want)
+static bool advance_want(struct work *w, struct want *want)
 {
     bool all = true;
     for (uint32_t i = want->ready; i < want->last && !want->err; i++) {
@@ -261,7 +261,7 @@ static void keep_result(struct work *w, struct work_job *j, int r)
 static bool answer_one(struct work *w)
 {
     struct want *want = w->wants;
-    while (want && !advance(w, want))
+    while (want && !advance_want(w, want))
         want = want->next;
     if (!want)
         return false;
@@ -301,7 +301,7 @@ static int want_now(struct work *w, struct want *want)
         return -EINTR;
     if (waiter->stopped && waiter->stopped(waiter->arg))
         return -EINTR;
-    if (advance(w, want))
+    if (advance_want(w, want))
         return want->err;
     want->next = w->wants;
     w->wants = want;

@@ -168,7 +168,7 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
 /* A block is a single group, so LANES blocks are searched side by side. */
 ENCODES(IQ4_NL)
 {
-    struct side s;
+    struct fit_side s;
     for (size_t done = 0; done < n; done += LANES) {
         const float *x = src + done * IQ4_NL_LEN;
         take_side(&s, x, weight ? weight + done * IQ4_NL_LEN : NULL, n - done);

@@ -41,8 +41,8 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
 }
 
 /* Run the encoder on stretches of blocks whose importances are contiguous. */
-static size_t encode(const struct quant_type *t, const struct quant_importances *imp,
-                     const float *src, size_t n, uint8_t *dst)
+static size_t encode_stretches(const struct quant_type *t, const struct quant_importances *imp,
+                               const float *src, size_t n, uint8_t *dst)
 {
     const size_t len = t->block_len;
     size_t done = 0;
@@ -67,7 +67,7 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
         return 0;
     if (!quant_can_encode(t, big) || (t->weighs == QUANT_NEEDS && !imp))
         return encode_fail(fault, -EOPNOTSUPP, src, 0);
-    const size_t done = encode(t, imp, src, n, dst);
+    const size_t done = encode_stretches(t, imp, src, n, dst);
     if (done < n)
         return block_fault(src, done * t->block_len, t->block_len, fault);
     if (big)

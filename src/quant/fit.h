@@ -441,15 +441,15 @@ static inline const float *weigh(float *room, const float *weight, unsigned n)
 
 /* Up to LANES blocks of 32 values that are searched side by side: values, weights if there are
  * importances (both padded with zeros), and the results. */
-struct side {
+struct fit_side {
     float x[LANES * 32], w[LANES * 32], scale[LANES];
     struct min_fits min;
     uint8_t code[LANES * 32];
     size_t n;
 };
 
-static inline void take_side(struct side *s, const float *restrict x, const float *restrict weight,
-                             size_t n)
+static inline void take_side(struct fit_side *s, const float *restrict x,
+                             const float *restrict weight, size_t n)
 {
     s->n = n < LANES ? n : LANES;
     memset(s->x, 0, sizeof(s->x));

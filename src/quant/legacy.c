@@ -106,7 +106,7 @@ static inline bool take_found(const float *restrict x, float least, float last, 
 #define SEARCHING_ENCODER(T, fit, found)                                                 \
     ENCODES(T)                                                                           \
     {                                                                                    \
-        struct side s;                                                                   \
+        struct fit_side s;                                                               \
         size_t done = 0;                                                                 \
         while (!weight && done < n && pack_##T(src + done * 32, dst + done * T##_BYTES)) \
             done++;                                                                      \
