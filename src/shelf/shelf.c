@@ -155,53 +155,72 @@ static void each_use(struct shelf *s, void (*call)(const struct use *u, void *ar
         slots_each(&s->slots, call, arg);
 }
 
-/* A model whose edits are being written for a call that writes those of all models. */
-struct sync_one {
-    struct tree_call call; /* must come first */
-    struct live_wait *whole;
-    struct sync_one *next;
-    int result;
+/* A call that writes the edits of several models, and ends with the last of them. */
+struct sync_all {
+    struct live_wait *then;
+    atomic_uint left; /* models that have not answered, and one more until all were asked */
+    atomic_int first; /* the first error; 0: none so far */
 };
 
-struct sync_all {
-    struct live_wait *whole;
-    struct sync_one *first;
-    bool failed; /* out of memory */
+struct sync_one {
+    struct live_wait wait; /* must come first */
+    struct sync_all *all;
 };
+
+static void sync_answer(struct sync_all *all, int result)
+{
+    int none = 0;
+    if (result < 0)
+        (void)atomic_compare_exchange_strong(&all->first, &none, result);
+    if (atomic_fetch_sub(&all->left, 1) != 1)
+        return;
+    struct live_wait *w = all->then;
+    result = atomic_load(&all->first);
+    free(all);
+    w->done(w, result);
+}
+
+static void sync_done(struct live_wait *w, int result)
+{
+    struct sync_all *all = ((struct sync_one *)w)->all;
+    free(w);
+    sync_answer(all, result);
+}
 
 static bool sync_stopped(struct live_wait *w)
 {
-    struct live_wait *whole = ((struct sync_one *)w)->whole;
-    return whole->stopped && whole->stopped(whole);
+    struct live_wait *then = ((struct sync_one *)w)->all->then;
+    return then->stopped && then->stopped(then);
 }
 
 static void sync_begin(const struct use *u, void *arg)
 {
     struct sync_all *all = arg;
     struct sync_one *one = malloc(sizeof(*one));
-    all->failed |= !one;
-    if (!one)
+    (void)atomic_fetch_add(&all->left, 1);
+    if (!one) {
+        sync_answer(all, -ENOMEM);
         return;
-    *one = (struct sync_one){.call = TREE_CALL, .whole = all->whole, .next = all->first};
-    one->call.wait.request = all->whole->request;
-    one->call.wait.stopped = sync_stopped;
-    one->result = tree_fsyncdir(u->tree, &one->call.wait);
-    all->first = one;
+    }
+    *one = (struct sync_one){
+        .wait = {.done = sync_done, .request = all->then->request, .stopped = sync_stopped},
+        .all = all};
+    int r = tree_fsyncdir(u->tree, &one->wait);
+    if (r != LIVE_PARKED)
+        sync_done(&one->wait, r);
 }
 
-/* All begin to write before the first one is waited for. */
 static int sync_all(struct shelf *s, struct live_wait *w)
 {
-    struct sync_all all = {.whole = w};
-    each_use(s, sync_begin, &all);
-    int first = all.failed ? -ENOMEM : 0;
-    for (struct sync_one *one = all.first, *next; one; one = next) {
-        const int r = tree_call_end(&one->call, one->result);
-        first = first ? first : r;
-        next = one->next;
-        free(one);
-    }
-    return first;
+    struct sync_all *all = malloc(sizeof(*all));
+    if (!all)
+        return -ENOMEM;
+    all->then = w;
+    atomic_init(&all->left, 1);
+    atomic_init(&all->first, 0);
+    each_use(s, sync_begin, all);
+    sync_answer(all, 0);
+    return LIVE_PARKED;
 }
 
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
@@ -216,8 +235,8 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 
 int shelf_sync(struct shelf *s)
 {
-    struct live_wait none = {0};
-    return sync_all(s, &none);
+    struct tree_call c = TREE_CALL;
+    return tree_call_end(&c, sync_all(s, &c.wait));
 }
 
 static void stop_use(const struct use *u, void *abandon)
