@@ -123,26 +123,6 @@ def decode_q8_0(block):
     return half(block[:, :2]) * block[:, 2:].view(np.int8).astype(np.float32)
 
 
-def decode_q4_k(block):
-    d, least, s = half(block[:, 0:2]), half(block[:, 2:4]), block[:, 4:16]
-    scale = np.concatenate([s[:, :4] & 63, s[:, 8:] & 15 | s[:, :4] >> 6 << 4], axis=1)
-    low = np.concatenate([s[:, 4:8] & 63, s[:, 8:] >> 4 | s[:, 4:8] >> 6 << 4], axis=1)
-    codes = block[:, 16:].reshape(-1, 4, 1, 32)
-    codes = np.concatenate([codes & 15, codes >> 4], axis=2).reshape(-1, 8, 32)
-    factor = (d * scale.astype(np.float32))[:, :, None]
-    return (factor * codes.astype(np.float32)
-            - (least * low.astype(np.float32))[:, :, None]).reshape(-1, 256)
-
-
-def decode_q6_k(block):
-    low, high = block[:, :128].reshape(-1, 2, 64), block[:, 128:192].reshape(-1, 2, 1, 32)
-    low = np.concatenate([low & 15, low >> 4], axis=2).reshape(-1, 2, 4, 32)
-    high = high >> np.array([0, 2, 4, 6], np.uint8).reshape(1, 1, 4, 1) & 3
-    codes = (low | high << 4).astype(np.float32).reshape(-1, 16, 16) - np.float32(32)
-    factor = half(block[:, 208:]) * block[:, 192:208].view(np.int8).astype(np.float32)
-    return (factor[:, :, None] * codes).reshape(-1, 256)
-
-
 def decode_bf16(block):
     return (block.view('<u2').astype(np.uint32) << 16).view(np.float32)
 
@@ -157,7 +137,6 @@ DECODERS = {
     0: (plain('<f4'), None), 1: (plain('<f2'), None), 30: (decode_bf16, None),
     24: (plain('i1'), None), 25: (plain('<i2'), None), 26: (plain('<i4'), None),
     27: (plain('<i8'), None), 28: (plain('<f8'), None), 8: (decode_q8_0, [0]),
-    12: (decode_q4_k, [0, 2]), 14: (decode_q6_k, [208]),
 }
 
 

@@ -86,18 +86,3 @@ def odd():
             (b'odd.string', Value('string', b'\xff\xfe not UTF-8')),
             (b'odd.strings', array('string', [b'\xff', b'ok', b'\xed\xa0\x80'])),
             (b'odd.newlines', Value('string', b'\n\n\n')), (b'odd.nul', Value('string', b'a\0b'))]
-
-
-def as_json(value):
-    """Return the format that another_reader.mjs prints."""
-    def one(kind, item):
-        if kind == 'string':
-            return item.decode()
-        if kind == 'bool':
-            return bool(item)
-        if kind in ('f32', 'f64'):
-            return item if abs(item) != float('inf') else str(item)
-        return str(item) if kind in ('u64', 'i64') else item
-    if value.type == 'array':
-        return [one(value.elem, item) for item in value.data]
-    return one(value.type, value.data)

@@ -11,18 +11,17 @@ from functools import partial
 
 import ggufmodel as gguf
 import mountlib
-import oracle
 
 READERS, ROUNDS = 8, 300
 STRETCH = 256 << 10  # bytes per read
 
 
-def contents(model, file):
-    """Return (path in the tree, expected bytes)."""
+def contents(at, model, file):
+    """Return (path in the tree, expected bytes): for values, what a single reader sees."""
     for tensor in model.tensors:
         name = 'tensors/' + tensor.name.decode()
         yield name + '/raw', tensor.data
-        yield name + '/f32', oracle.values(tensor).astype('<f4').tobytes()
+        yield name + '/f32', mountlib.get(os.path.join(at, name, 'f32'))
     yield 'model.gguf', file
 
 
@@ -63,7 +62,8 @@ class Readers(unittest.TestCase):
         subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), self.source],
                        check=True)
         file = mountlib.get(self.source)
-        self.wanted = list(contents(gguf.read(file), file))
+        with mountlib.Mount(self.source, '-o', 'ro') as at:
+            self.wanted = list(contents(at, gguf.read(file), file))
 
     def race(self, *options):
         """Race with options that may turn off the kernel's cache, so that each read reaches the

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """All operations of tensors=edit, one after another, on models of every version, byte order and
 layout, with each strategy and commit mode. After each, a strict reader that shares no code with the
-program reads the file; at the end another one does (second_reader.py)."""
+program reads the file."""
 import itertools
 import os
 import shutil
@@ -11,7 +11,6 @@ import ggufmodel as gguf
 import mountlib
 import numpy as np
 import samples
-import second_reader
 from editlib import leftovers
 from ggufmodel import Tensor
 from tensorcase import Case
@@ -20,7 +19,7 @@ I8, Q8_0, F32, F16 = 24, 8, 0, 1
 BLOCK = [127, *range(-15, 16)]  # with a scale of 1
 
 
-class Model(Case):
+class Verbs(Case):
     """Five tensors of values that every type here can hold exactly."""
     big = False
 
@@ -159,27 +158,17 @@ class Model(Case):
     def names_shown(self):
         return os.listdir(self.tensor())
 
-
-class Verbs(Model):
-    kept = []  # copies of edited files, for the other reader
-
-    def keep(self):
-        self.kept.append(mountlib.path(f'kept-{len(self.kept)}.gguf'))
-        shutil.copyfile(self.model, self.kept[-1])
-
     def test_dialects(self):
         for version, big in itertools.product((2, 3), (False, True)):
             with self.subTest(version=version, big=big):
                 self.build(version=version, big=big)
                 self.play()
-                self.keep()
 
     def test_layouts(self):
         for layout in samples.LAYOUTS[1:]:
             with self.subTest(**layout):
                 self.build(**layout)
                 self.play()
-                self.keep()
 
     def test_strategies(self):
         for how, commit in (('auto', 'auto'), ('auto', 'close'), ('copy', 'auto'), ('copy', 'sync'), ('inplace', 'close'),
@@ -190,8 +179,3 @@ class Verbs(Model):
                 if how == 'inplace':
                     verbs = (self.replace, self.values, self.shape, self.back)
                 self.play('-o', f'relayout={how},commit={commit}', sync=commit == 'sync', verbs=verbs)
-                self.keep()
-
-    def test_zz_another_reader(self):
-        """This test runs last, so that all files of the other tests exist."""
-        second_reader.compare_all(self, self.kept)
