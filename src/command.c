@@ -686,9 +686,9 @@ static int mount_model(int argc, char **argv)
     int status = 0;
     if (mnt_options_parse(argc, argv, &o) < 0)
         status = command_failed(NULL, o.err.msg, 2);
-    else if (o.help)
+    else if (o.cmd.show_help)
         (void)fputs(help, stdout);
-    else if (o.version)
+    else if (o.cmd.show_version)
         (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
     else if (mnt_run(&o, &e) < 0)
         status = command_failed(NULL, e.msg, 1);

@@ -125,22 +125,20 @@ static int take_option(struct mnt_options *o, const char *arg)
 {
     const char *value;
     const struct option_row *row = option_find(arg, ~OF_KIND(KIND_OPTION), &value);
-    const bool help = row && (row->id == COMMAND_HELP || row->id == FLAG_H),
-               version = row && (row->id == COMMAND_VERSION || row->id == FLAG_V);
     /* Like mount(8), ignore x- options and the empty option after the comma in "ro,". */
     if (!*arg || strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0)
         return 0;
     if (strcmp(arg, "remount") == 0)
         return err_set(&o->err, -EINVAL,
                        "option remount: not supported; unmount (ggufs --unmount) and mount again");
-    if (!row || !row->values != !value || (row->kind == KIND_COMMAND && !help && !version))
+    if (!row || !row->values != !value ||
+        (row->kind == KIND_COMMAND && row->id != COMMAND_HELP && row->id != COMMAND_VERSION))
         return unknown(o, arg);
-    o->help |= help;
-    o->version |= version;
     if (row->id == MOUNT_RW) /* the last of ro and rw wins */
         (void)keep_value(o, MOUNT_RO, NULL);
     const int r = keep_value(o, row->id, value ? value : row->fallback ? row->fallback : "");
-    return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
+    return r < 0 ? r
+                 : row->kind == KIND_FUSE || row->kind == KIND_FLAG || row->kind == KIND_COMMAND;
 }
 
 /* Return 1 to leave the argument to libfuse, 0 if it was taken, or -1 with a message. */
@@ -269,7 +267,7 @@ static int check_numbers(struct mnt_options *o)
 
 static int check_values(struct mnt_options *o)
 {
-    const bool mounts = !o->help && !o->version;
+    const bool mounts = !o->cmd.show_help && !o->cmd.show_version;
     const char *wrong = mounts && !o->model                ? "MODEL and MOUNTPOINT are missing"
                         : mounts && !o->mountpoint         ? "MOUNTPOINT is missing"
                         : o->model && !*o->model           ? "MODEL is empty"
@@ -303,11 +301,11 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     if (fuse_opt_parse(&o->args, o, NULL, on_option) < 0)
         r = o->err.code;
     if (r == 0)
-        r = check_values(o);
-    if (r == 0)
         r = check_numbers(o);
     if (r == 0 && fuse_parse_cmdline(&o->args, &o->cmd) < 0)
         r = err_set(&o->err, -EINVAL, "libfuse refuses the options");
+    if (r == 0)
+        r = check_values(o);
     if (r < 0)
         return r;
     if (o->given[MOUNT_IMATRIX])

@@ -56,12 +56,11 @@ struct mnt_options {
      * given. */
     char *given[OPTION_IDS];
     struct fuse_args args;        /* the arguments left for libfuse */
-    struct fuse_cmdline_opts cmd; /* foreground, threads ... */
-    bool help, version;
-    unsigned readahead;          /* in KiB */
-    unsigned idle;               /* seconds without open files before unmounting; 0: never */
-    struct imatrix *importances; /* owned; NULL if not given */
-    struct err err;              /* why parsing failed */
+    struct fuse_cmdline_opts cmd; /* foreground, threads, --help ... */
+    unsigned readahead;           /* in KiB */
+    unsigned idle;                /* seconds without open files before unmounting; 0: never */
+    struct imatrix *importances;  /* owned; NULL if not given */
+    struct err err;               /* why parsing failed */
 };
 
 /* Parse the arguments. Returns 0, or -errno with a message in o->err. Free `o` in both cases. */

@@ -2,7 +2,6 @@
 /* Lists, asks and removes mounts: see unmount.h. */
 #include "mount/unmount.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -323,35 +322,18 @@ int mnt_undo(const char *operand, const char *number, struct buf *said, struct e
     return buf_error(said);
 }
 
-/* Return the target of `source` in a model's directory, or of the first link in it. */
-static char *source_of(const char *folder)
-{
-    char path[PATH_MAX], *target = NULL;
-    (void)snprintf(path, sizeof(path), "%s/source", folder);
-    DIR *d = opendir(path);
-    if (!d)
-        return realpath(path, NULL);
-    for (const struct dirent *x; !target && (x = readdir(d));)
-        if (x->d_type == DT_LNK) {
-            (void)snprintf(path, sizeof(path), "%s/source/%s", folder, x->d_name);
-            target = realpath(path, NULL);
-        }
-    (void)closedir(d);
-    return target;
-}
-
 char *mnt_model(const char *operand)
 {
     CLEANUP(mounts_free) struct mounts ms = {0};
-    struct stat st;
-    char *path = mounts_path(operand), *model = NULL;
-    const struct mount *m = mounts_load(&ms) == 0 ? ggufs_around(&ms, path) : NULL;
-    if (!m)
-        model = strdup(operand);
-    else if (strcmp(path, m->at) == 0 && stat(m->source, &st) == 0 && S_ISREG(st.st_mode))
-        model = strdup(m->source);
-    else
-        model = source_of(path);
+    CLEANUP(buf_free) struct buf model = BUF_INIT;
+    char *path = mounts_path(operand);
+    const int r = mounts_load(&ms) == 0 && ggufs_around(&ms, path)
+                      ? add_attribute(path, "user.gguf.source", &model)
+                      : 0;
+    if (!model.len)
+        buf_str(&model, operand);
+    buf_char(&model, '\0');
     free(path);
-    return model;
+    errno = r < 0 ? -r : ENOMEM;
+    return r < 0 || buf_error(&model) ? NULL : (char *)buf_steal(&model);
 }

@@ -222,19 +222,31 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 
 /* ---- extended attributes ---- */
 
-/* Setting `undo` of metadata/ restores a state of the keys; reading it tells what the last undo did.
- * It is in no list, because cp -a would set it. */
-enum xattr { X_NAME, X_TYPE, X_SHAPE, X_OFFSET, X_ERROR, X_READ_ONLY, X_BACKUP, X_UNDO, X_COUNT };
+/* The last two are for commands, and in no list, because cp -a would set them: the path of the model,
+ * and `undo` of metadata/, which restores a state of the keys, and then tells what it did. */
+enum {
+    X_NAME,
+    X_TYPE,
+    X_SHAPE,
+    X_OFFSET,
+    X_ERROR,
+    X_READ_ONLY,
+    X_BACKUP,
+    X_SOURCE,
+    X_UNDO,
+    X_COUNT
+};
 
 static const char *const xattr_names[X_COUNT] = {
-    "user.gguf.name",  "user.gguf.type",     "user.gguf.shape",  "user.gguf.offset",
-    "user.gguf.error", "user.gguf.readonly", "user.gguf.backup", "user.gguf.undo"};
+    "user.gguf.name",   "user.gguf.type",   "user.gguf.shape",
+    "user.gguf.offset", "user.gguf.error",  "user.gguf.readonly",
+    "user.gguf.backup", "user.gguf.source", "user.gguf.undo"};
 
 /* The sets of attributes that kinds of nodes may have. */
 #define IN_SET(x) (1u << (x))
 #define OF_KEY (IN_SET(X_NAME) | IN_SET(X_TYPE) | IN_SET(X_ERROR))
 #define OF_TENSOR (OF_KEY | IN_SET(X_SHAPE) | IN_SET(X_OFFSET))
-#define OF_ROOT (IN_SET(X_ERROR) | IN_SET(X_READ_ONLY) | IN_SET(X_BACKUP))
+#define OF_ROOT (IN_SET(X_ERROR) | IN_SET(X_READ_ONLY) | IN_SET(X_BACKUP) | IN_SET(X_SOURCE))
 
 /* Length of the longest number of a state. */
 #define STATE_MAX 18
@@ -301,6 +313,7 @@ static int root_xattrs(struct tree *t, struct subject *s)
     if (!t->writable)
         buf_str(&s->text[X_READ_ONLY], t->why);
     tree_backup(t, &s->text[X_BACKUP]);
+    buf_str(&s->text[X_SOURCE], t->model.real);
     return 0;
 }
 
@@ -372,7 +385,7 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 {
     CLEANUP(subject_free) struct subject s;
     int r = subject_of(t, node, &s);
-    for (int i = 0; i < X_UNDO && r == 0; i++)
+    for (int i = 0; i < X_SOURCE && r == 0; i++)
         if (s.set & IN_SET(i) && has_xattr(&s, i))
             buf_add(out, xattr_names[i], strlen(xattr_names[i]) + 1);
     return r < 0 ? r : buf_error(out);

@@ -145,8 +145,6 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
         r = tree_view_of(t, &n, &v);
     if (r == 0)
         r = node_entry(t, &v, &n, ret);
-    if (r == 0 && tensors_is_gone(t, &n))
-        ret->attr.st_nlink = 0;
     return r;
 }
 

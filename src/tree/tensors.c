@@ -47,7 +47,6 @@ static void stand_in(struct tree *t, const struct node *n, const struct live_fol
     ret->node = ret->attr.st_ino = ino_of(n);
     ret->generation = 0;
     ret->name_for = ret->attr_for = 0;
-    ret->attr.st_nlink = n->kind == NODE_TENSOR ? 2 : !folder->removed;
     if (folder->mtime.tv_sec)
         ret->attr.st_atim = ret->attr.st_mtim = ret->attr.st_ctim = folder->mtime;
     if (n->kind != NODE_TENSOR)
@@ -57,17 +56,15 @@ static void stand_in(struct tree *t, const struct node *n, const struct live_fol
 bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret)
 {
     struct live *l = tensors_live(t);
-    struct live_folder folder = tensors_facts(t, n);
+    const struct live_folder folder = tensors_facts(t, n);
     uint64_t size = 0;
     const bool drafted =
         l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, view_kind(n->row), &size);
     if (!folder.making && !drafted)
         return false;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    if (folder.making || node_entry(t, &v, n, ret) < 0) {
-        folder.removed |= !folder.making;
+    if (folder.making || node_entry(t, &v, n, ret) < 0)
         stand_in(t, n, &folder, ret);
-    }
     ret->attr_for = 0;
     if (n->kind == NODE_TENSOR_FILE) {
         ret->attr.st_size = (off_t)size;
@@ -80,14 +77,6 @@ int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret)
 {
     return tensors_pending(t, n, ret) ? 0 : node_entry(t, v, n, ret);
-}
-
-bool tensors_is_gone(struct tree *t, const struct node *n)
-{
-    if (!t->opt.tensors || n->kind != NODE_TENSOR_FILE)
-        return false;
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    return !node_tensor(v.snap, n);
 }
 
 /* ---- open ---- */

@@ -40,8 +40,6 @@ bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *re
 /* Get the entry for any node in tensors/. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
-/* Return true for a file of a tensor that was removed while a program has the file open. */
-bool tensors_is_gone(struct tree *t, const struct node *n);
 
 /* Return true if opening the node with these flags opens a view for writing; if so, call
  * tensors_open(). */
