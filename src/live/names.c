@@ -16,6 +16,19 @@
 
 /* ---- what a name means ---- */
 
+enum name_class {
+    NAME_KEY,     /* a valid key */
+    NAME_HELPER,  /* lives in memory and never becomes a key */
+    NAME_INVALID, /* neither; refused with EINVAL */
+};
+
+/* True if a key has or had this file name. */
+static bool is_key(const struct live *l, const char *text)
+{
+    const struct name *x = name_find(l, text);
+    return x ? x->key != NULL : key_named(l, text) != UINT32_MAX;
+}
+
 static bool all(const char *s, size_t n, int (*is)(int))
 {
     while (n > 0 && is((unsigned char)*s)) {
@@ -26,11 +39,11 @@ static bool all(const char *s, size_t n, int (*is)(int))
 }
 
 /* True if the first n bytes are the name of a key. */
-static bool begins_with_key(const char *name, size_t n, const struct name_keys *keys)
+static bool begins_with_key(const struct live *l, const char *name, size_t n)
 {
     char key[TREE_NAME_MAX + 1];
     *(char *)mempcpy(key, name, n) = '\0';
-    return keys->has(keys->of, key);
+    return is_key(l, key);
 }
 
 static int is_tempfile(int c)
@@ -49,8 +62,7 @@ static bool is_mkstemp(const char *s, size_t n)
 }
 
 /* Classify a name with a dot by its suffix. */
-static enum name_class class_of_suffix(const char *name, enum name_way way,
-                                       const struct name_keys *keys)
+static enum name_class class_of_suffix(const struct live *l, const char *name, enum name_way way)
 {
     enum { BACKUPS = 3 };
     static const char *const known[] = {"tmp", "new", "swp", "bak", "orig", "old", "save"};
@@ -59,25 +71,33 @@ static enum name_class class_of_suffix(const char *name, enum name_way way,
     size_t i = 0;
     while (i < COUNT(known) && strcmp(known[i], dot + 1) != 0)
         i++;
-    if (i < COUNT(known) && begins_with_key(name, n, keys))
+    if (i < COUNT(known) && begins_with_key(l, name, n))
         return i < BACKUPS || way == NAME_ASIDE ? NAME_HELPER : NAME_INVALID;
     if (strcmp(dot, ".bck") == 0 && n > 6 && all(dot - 6, 6, isalnum) &&
-        begins_with_key(name, n - 6, keys)) /* helix */
+        begins_with_key(l, name, n - 6)) /* helix */
         return NAME_HELPER;
     return NAME_KEY;
 }
 
-enum name_class name_classify(const char *name, enum name_way way, const struct name_keys *keys)
+/*
+ * Classify a name. If no key has or had it: a helper's name begins with "." or "#", or ends in "~";
+ * or it has no dot, and consists of digits or is one that mkstemp(3) made; or it is a key's name
+ * with a suffix: .tmp .new .swp, or six letters or digits and .bck; or, if a key is renamed to it,
+ * .bak .orig .old .save.
+ */
+static enum name_class class_of(const struct live *l, const char *name, enum name_way way)
 {
     char key[TREE_NAME_MAX + 1];
     size_t len = strlen(name);
+    if (is_key(l, name))
+        return NAME_KEY;
     if (name_is_fleeting(name))
         return NAME_HELPER;
     if (!strchr(name, '.')) /* vim probes 4913 */
         return all(name, len, isdigit) || (way == NAME_MKSTEMP && is_mkstemp(name, len))
                    ? NAME_HELPER
                    : NAME_INVALID;
-    const enum name_class class = class_of_suffix(name, way, keys);
+    const enum name_class class = class_of_suffix(l, name, way);
     if (class != NAME_KEY)
         return class;
     return name_decode(name, key, &len) == 0 && key_valid(key, len) ? NAME_KEY : NAME_INVALID;
@@ -90,28 +110,13 @@ bool name_is_fleeting(const char *name)
 
 /* ---- create ---- */
 
-static bool is_key(const void *live, const char *text)
-{
-    const struct live *l = live;
-    const struct name *x = name_find(l, text);
-    return x ? x->key != NULL : key_named(l, text) != UINT32_MAX;
-}
-
-static enum name_class class_of(const struct live *l, const char *text, enum name_way way)
-{
-    const struct name_keys keys = {is_key, l};
-    return is_key(l, text) ? NAME_KEY : name_classify(text, way, &keys);
-}
-
 bool name_is_temporary(const struct live *l, const char *name)
 {
-    const struct name_keys keys = {is_key, l};
     size_t n = strlen(name);
     if (n <= 7 || !all(name + n - 6, 6, isalnum))
         return false;
     n -= 6;
-    return begins_with_key(name, n, &keys) ||
-           (name[n - 1] == '.' && begins_with_key(name, n - 1, &keys));
+    return begins_with_key(l, name, n) || (name[n - 1] == '.' && begins_with_key(l, name, n - 1));
 }
 
 static int refuse_name(const struct live *l, const char *text)

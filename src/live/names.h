@@ -24,13 +24,7 @@ int live_rename(struct live *l, const char *name, const char *new_name, unsigned
 int live_symlink(struct live *l, const char *name, const char *target, struct live_attr *ret);
 int live_readlink(struct live *l, uint32_t number, struct buf *out);
 
-/* ---- what a name means: pure functions ---- */
-
-enum name_class {
-    NAME_KEY,     /* a valid key */
-    NAME_HELPER,  /* lives in memory and never becomes a key */
-    NAME_INVALID, /* neither; refused with EINVAL */
-};
+/* ---- what a name means ---- */
 
 /* How the name comes to be. */
 enum name_way {
@@ -38,20 +32,6 @@ enum name_way {
     NAME_MKSTEMP, /* created as mkstemp(3) does: exclusively, with mode 0600 */
     NAME_ASIDE,   /* a key is renamed to it */
 };
-
-/* Tells whether a key has or had a file name. */
-struct name_keys {
-    bool (*has)(const void *of, const char *name);
-    const void *of;
-};
-
-/*
- * Classify a name that no key has or had. A helper's name begins with "." or "#", or ends in "~";
- * or it has no dot, and consists of digits or is one that mkstemp(3) made; or it is a key's name
- * with a suffix: .tmp .new .swp, or six letters or digits and .bck; or, if a key is renamed to it,
- * .bak .orig .old .save.
- */
-enum name_class name_classify(const char *name, enum name_way way, const struct name_keys *keys);
 
 /* True if nobody expects a helper with this name to last. */
 bool name_is_fleeting(const char *name);

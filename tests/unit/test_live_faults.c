@@ -21,10 +21,6 @@ static const struct script scripts[] = {
      "shown a.name:string=one a.count:u32=9 " A_OTHER A_LIST "; full no; later 2; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     /* ---- the commit fails ---- */
-    {"truncate(2) on a full disk reports that it is full", NULL,
-     "full; later 2; truncate a.name 0 =ENOSPC; text a.name 'one\n'; refused a.name; fsync;"
-     "full no; later 2; truncate a.name 0; fsync",
-     "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"every close reports a failure: NumPy ignores the result of the first one", "auto close",
      "open A a.name w trunc; write A 'new'; fail EIO; flush A =EIO; fail; flush A =EIO; fsync A "
      "=EIO;"

@@ -19,10 +19,6 @@ static const struct script scripts[] = {
      "; rm a.name; mv a.other a.number; shown a.count:u32=9 a.number:u32=8 " A_LIST
      "; fsync; shown a.count:u32=9 a.number:u32=8 " A_LIST,
      "a.count:u32=9 a.number:u32=8 " A_LIST},
-    {"a removed key is hidden immediately, and removed from the file at the next fsync", NULL,
-     "rm a.count; gone a.count; list a.name a.other a.list; rm a.count =ENOENT; fsync; file " A_NAME
-         A_OTHER A_LIST "; shown " A_NAME A_OTHER A_LIST,
-     A_NAME A_OTHER A_LIST},
     {"a removal is written with the next edit of another key", "auto close",
      "rm a.count; put a.name 'new'; file a.name:string=new " A_OTHER A_LIST,
      "a.name:string=new " A_OTHER A_LIST},

@@ -109,10 +109,6 @@ static const struct script scripts[] = {
      "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
      "put a.count 10; put a.other 11; file " UNCHANGED,
      "a.name:string=three a.count:u32=10 a.other:u32=11 "},
-    {"no room for a rename of a key", "sync",
-     "full; mv a.count a.amount =ENOSPC; refused a.count; text a.count '7\n'; gone a.amount;"
-     "full no; mv a.name a.title; fsync",
-     "a.title:string=one " A_COUNT A_OTHER A_LIST},
     {"no room for a rename: a helper renamed over a key stays a helper", "sync",
      "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
      "full no; mv .c a.count; good a.count; fsync",
