@@ -34,12 +34,6 @@ bool unsaved_next(const struct buf *notes, struct note *n)
     return true;
 }
 
-void unsaved_lines(const struct buf *notes, struct buf *out)
-{
-    for (struct note n = {0}; unsaved_next(notes, &n);)
-        buf_printf(out, "%s: %s\n", n.path, n.why);
-}
-
 /* Add a note for a tensor. */
 static void add_tensor_note(const char *name, size_t n, const char *why, struct buf *out)
 {

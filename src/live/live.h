@@ -101,8 +101,6 @@ struct note {
 
 /* Get the next note. Returns false at the end. */
 bool unsaved_next(const struct buf *notes, struct note *n);
-/* Write a line "PATH: WHY" for each note. */
-void unsaved_lines(const struct buf *notes, struct buf *out);
 
 enum live_notes {
     NOTES_REFUSED = 1, /* each file whose last write was refused */

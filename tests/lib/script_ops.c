@@ -763,7 +763,8 @@ static void unsaved(struct tree *t, struct buf *out)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     live_notes(tree_live(t), NOTES_REFUSED | NOTES_LOST, &notes);
-    unsaved_lines(&notes, out);
+    for (struct note n = {0}; unsaved_next(&notes, &n);)
+        buf_printf(out, "%s: %s\n", n.path, n.why);
     buf_char(out, '\0');
 }
 

@@ -129,11 +129,48 @@ static void test_table(void)
     CU_ASSERT_EQUAL(out.len, 0);
 }
 
+static const char *const words[] = {"ro",      "rw",    "commit", "relayout",
+                                    "reserve", "views", "uid",    "gid"};
+
+static const char *meant(const char *word)
+{
+    struct nearest n = nearest_to(word, strlen(word));
+    for (size_t i = 0; i < COUNT(words); i++)
+        nearest_offer(&n, words[i], strlen(words[i]), i);
+    return n.found ? words[n.which] : "";
+}
+
+static void test_meant(void)
+{
+    static const struct {
+        const char *word, *meant;
+    } rows[] = {
+        {"comit", "commit"},
+        {"commmit", "commit"},
+        {"cmomit", "commit"},
+        {"Commit", "commit"},
+        {"kommit", "commit"},
+        {"relayuot", "relayout"},
+        {"resreve", "reserve"},
+        {"view", "views"},
+        {"rx", "ro"},
+        {"uid", "uid"},
+        {"guid", "uid"},
+        {"nonsense", ""},
+        {"", ""},
+        {"x", ""},
+        {"commitcommit", ""},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
+}
+
 static CU_TestInfo tests[] = {
     {"unaligned bytes are read and written in both orders", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
     {"lines with tabs become aligned columns", test_table},
     {"names are printed without control bytes", test_show},
+    {"the intended word is suggested", test_meant},
     {"siphash equals its reference vectors", test_siphash},
     {"xxh64 equals its reference", test_xxh64},
     {"a page that is gone gives EIO every time", test_map_guard},

@@ -471,6 +471,41 @@ static void test_inferred(void)
     }
 }
 
+/* ---- names of types ---- */
+
+/* Each row is an array of arrays: 'a' begins an array of that many, 'b' and 's' are empty arrays of
+ * u8 and strings. */
+static void test_nested_types(void)
+{
+    static const struct {
+        const char *parts, *name;
+    } rows[] = {
+        {"0", "array[array]"},
+        {"1b", "array[array[u8]]"},
+        {"3bbb", "array[array[u8]]"},
+        {"2bs", "array[array]"},
+        {"22bb1b", "array[array[array[u8]]]"},
+        {"22bb1s", "array[array]"},
+        {"12bs", "array[array[array]]"},
+        {"2b1b", "array[array]"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        CLEANUP(buf_free) struct buf b = BUF_INIT, name = BUF_INIT;
+        for (const char *p = rows[i].parts; *p; p++) {
+            const bool leaf = *p == 'b' || *p == 's';
+            const uint32_t elem = *p == 'b'   ? GGUF_U8
+                                  : *p == 's' ? (uint32_t)GGUF_STRING
+                                              : (uint32_t)GGUF_ARRAY;
+            buf_uint(&b, elem, 4, false);
+            buf_uint(&b, leaf ? 0 : (uint64_t)(*p - '0'), 8, false);
+        }
+        const struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, b.data);
+        type_name_put(&v, &name);
+        buf_char(&name, '\0');
+        CU_ASSERT_STRING_EQUAL((char *)name.data, rows[i].name);
+    }
+}
+
 /* ---- random values ---- */
 
 static uint64_t state = 0x243f6a8885a308d3;
@@ -555,6 +590,7 @@ static CU_TestInfo tests[] = {
     {"floats may be of any length, texts up to 1 GiB", test_long},
     {"what is not changed keeps its bytes", test_changes},
     {"a new key gets its type from its text or from the standard", test_inferred},
+    {"arrays of arrays name the type that all inner arrays have", test_nested_types},
     {"random values survive a round trip", test_random},
     {"random floats have the shortest text that reads back", test_random_floats},
     CU_TEST_INFO_NULL,
