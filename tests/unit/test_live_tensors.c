@@ -428,6 +428,10 @@ static const struct script scripts[] = {
      "mkdir /n; mkdir /m; put /m/type I8; fsync; unsaved 'tensors/n: a new tensor: it is not "
      "complete yet;tensors/m: a new tensor: still needs shape, and raw or values;'",
      A B C},
+    {"a removed tensor can be opened as long as the kernel knows its file", "tensors",
+     "open A /c/raw r; note A; rmdir /c; fsync; text /a/raw abcdefgh; node B r; read B wxyz; close "
+     "B; read A wxyz; close A",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
 };
 
 SCRIPTS_MAIN("live_tensors", scripts)
