@@ -15,12 +15,16 @@
 
 /* ---- what is pending ---- */
 
-void overlay_begin(struct live *l)
+static void change_begin(struct live *l, const struct snapshot *g, struct edit_change *c)
 {
-    const struct snapshot *g = l->disk.snap;
     const struct edit_base on = {
         .g = snapshot_own(g), .ids = g->ids, .numbers = &l->newest->numbers};
-    edit_change_init(&l->pending, &on);
+    edit_change_init(c, &on);
+}
+
+void overlay_begin(struct live *l)
+{
+    change_begin(l, l->disk.snap, &l->pending);
 }
 
 /* True if keys or tensors are gone. */
@@ -156,9 +160,7 @@ int overlay_freshen(struct live *l, struct err *e)
     if (l->as_shown == changes)
         return 0;
     struct view state = view_ref(&accepted), v = VIEW_INIT;
-    edit_change_init(&c, &(struct edit_base){.g = snapshot_own(l->state),
-                                             .ids = l->state->ids,
-                                             .numbers = &l->newest->numbers});
+    change_begin(l, l->state, &c);
     int r = remove_gone(l, &c, e);
     lock_drop(&l->lock);
     if (r == 0 && edit_change_is_empty(&c))

@@ -301,15 +301,6 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
     return value_accept(l, q, x, e);
 }
 
-/* The same for a helper that a request is about to make a key. */
-static int accept_renamed(struct live *l, struct request *q, struct err *e)
-{
-    if (key_of(q->file))
-        return accept_text(l, q, e);
-    q->number = UINT64_MAX; /* it is a helper still, and keeps its draft */
-    return 0;
-}
-
 static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
@@ -332,10 +323,9 @@ static struct request *about_text(struct live *l, struct file *f)
     struct request *q = request_new(l, f, NULL, NULL);
     if (q) {
         buf_add(&q->text, f->text.data, f->text.len);
-        if (!f->typed.inherited) /* else the key that it becomes has its own */
-            q->typed = f->typed;
+        q->typed = f->typed;
         q->number = f->version;
-        q->apply = key_of(f) ? accept_text : accept_renamed;
+        q->apply = accept_text;
         q->end = text_accepted;
     }
     return q;
@@ -502,7 +492,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
 static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
 {
     struct file *f = h->file;
-    const bool key = key_of(f) || (when == WHEN_NOW && f->name && f->pins);
+    const bool key = key_of(f);
     const bool judges = key && f->state == DRAFT_WRITTEN &&
                         (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
     mark_flushed(h);

@@ -624,12 +624,9 @@ static void start_flush(struct state *s, unsigned c, bool sync)
         emit_done(s, (int)c, h->bad);
     else if (judges)
         wait_turn(s, (int)c, judged(s, f, sync));
-    else if (sync) {
-        struct state t = *s;
-        wait_turn(&t, (int)c, (struct waiting){.kind = WRITE_ALL, .now = true, .file = NONE});
-        if (!key && h->writes && s->file[f].draft == WRITTEN && is_waiting(s, f))
-            wait_turn(s, (int)c, judged(s, f, true)); /* a helper that is becoming a key */
-    } else
+    else if (sync)
+        wait_turn(s, (int)c, (struct waiting){.kind = WRITE_ALL, .now = true, .file = NONE});
+    else
         emit_done(s, (int)c, 0);
 }
 
