@@ -23,7 +23,8 @@ static const char architecture_key[] = "general.architecture";
 
 /* ---- values ---- */
 
-struct edit_value *edit_value_make(uint32_t type, struct buf *bytes)
+/* Make a value that takes ownership of these bytes. Returns NULL if out of memory. */
+static struct edit_value *value_make(uint32_t type, struct buf *bytes)
 {
     struct edit_value *v = calloc(1, sizeof(*v));
     if (!v)
@@ -42,7 +43,7 @@ static struct edit_value *value_ref(struct edit_value *v)
     return v;
 }
 
-void edit_value_unref(struct edit_value *v)
+static void value_unref(struct edit_value *v)
 {
     if (!v || atomic_fetch_sub(&v->refs, 1) != 1)
         return;
@@ -170,7 +171,7 @@ static void slot_free(struct edit_slot *s) /* may be NULL */
 {
     if (!s)
         return;
-    edit_value_unref(s->value);
+    value_unref(s->value);
     tensor_content_unref(s->content);
     free(s);
 }
@@ -448,21 +449,23 @@ bool edit_find(const struct edit_change *c, const void *key, size_t n, const str
     return slot_find(c, EDIT_KEY, (struct edit_name){key, n}, ret);
 }
 
-int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
-             struct err *e)
+int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
+             struct buf *bytes, struct err *e)
 {
     struct edit_name name = {key, key_len};
     int r = check_key(name, e);
     if (r == 0)
-        r = edit_check_value(c->on.g, key, key_len, value->type, value->bytes.data,
-                             value->bytes.len, e);
+        r = edit_check_value(c->on.g, key, key_len, type, bytes->data, bytes->len, e);
     if (r < 0)
         return r;
-    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name);
+    struct edit_value *v = value_make(type, bytes);
+    struct edit_slot *s = v ? slot_begin(c, EDIT_KEY, name, name) : NULL;
     if (s) {
-        edit_value_unref(s->value);
-        s->value = value_ref(value);
+        value_unref(s->value);
+        s->value = v;
         s->gone = false;
+    } else {
+        value_unref(v);
     }
     return slot_end(c, s, e);
 }
@@ -775,8 +778,8 @@ static int set_value(struct edit_slot *s, const struct gguf *keys, const struct 
 {
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
     buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
-    edit_value_unref(s->value);
-    s->value = buf_error(&bytes) ? NULL : edit_value_make(kv->type, &bytes);
+    value_unref(s->value);
+    s->value = buf_error(&bytes) ? NULL : value_make(kv->type, &bytes);
     s->gone = false;
     return s->value ? 0 : -ENOMEM;
 }

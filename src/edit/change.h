@@ -5,7 +5,7 @@
  *
  *     CLEANUP(edit_change_free) struct edit_change c;
  *     edit_change_init(&c, &(struct edit_base){.g = g});
- *     r = edit_set(&c, "general.name", 12, value, &e);          ... edit_remove, edit_rename
+ *     r = edit_set(&c, "general.name", 12, GGUF_STRING, &bytes, &e);     ... edit_remove, edit_rename
  *     r = edit_tensor_set(&c, "b", 1, NULL, &piece, 1, &e);     ... under its current name
  *     r = edit_change_keys(&c, &header, &end, &n);              ... edit_change_tensors
  *
@@ -64,13 +64,6 @@ struct edit_value {
     struct buf bytes; /* as in the file, after the type word */
 };
 
-/*
- * Make a value that takes ownership of these bytes. Returns NULL if out of memory; the caller then
- * still owns the bytes.
- */
-struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
-void edit_value_unref(struct edit_value *v); /* may be NULL */
-
 enum edit_what { EDIT_KEY, EDIT_TENSOR };
 
 /*
@@ -125,9 +118,9 @@ void edit_change_free(struct edit_change *c);
 
 /* ---- operations on keys ---- */
 
-/* Set a key. Takes its own reference to the value. */
-int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
-             struct err *e);
+/* Set a key to a value, which is moved: its bytes as in the file, after the type word. */
+int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
+             struct buf *bytes, struct err *e);
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e);

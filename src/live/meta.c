@@ -121,18 +121,6 @@ static void file_free(struct live *l, struct file *f)
     free(f);
 }
 
-static void file_reap(struct live *l, struct file *f)
-{
-    struct name *x = f->name;
-    if (f->opens || f->lookups || f->pins || (x && f->kind != FILE_KEY))
-        return;
-    if (x)
-        x->file = NULL;
-    file_free(l, f);
-    if (x)
-        name_reap(l, x);
-}
-
 void file_drop(struct live *l, struct file *f)
 {
     struct name *x = f->name;
@@ -141,7 +129,7 @@ void file_drop(struct live *l, struct file *f)
     f->backs = NULL;
     f->name = NULL;
     x->file = NULL;
-    file_reap(l, f);
+    file_settle(l, f);
     name_reap(l, x);
 }
 
@@ -299,16 +287,21 @@ void name_spare(struct live *l, struct name *x)
 
 void file_settle(struct live *l, struct file *f)
 {
-    const bool rests = !f->writers && !f->pins;
+    struct name *x = f->name;
+    const bool rests = !f->writers && !f->pins, key = f->kind == FILE_KEY;
     if (rests)
         draft_end(f);
-    if (rests && f->kind == FILE_KEY &&
-        !f->opens) /* else somebody may read what it had as a helper */
+    if (rests && key && !f->opens) /* else somebody may read what it had as a helper */
         buf_free(&f->text);
-    if (rests && f->kind == FILE_KEY && f->name && !value_is_stored(l, f->name))
+    if (rests && key && x && !value_is_stored(l, x)) {
         file_drop(l, f);
-    else
-        file_reap(l, f);
+    } else if (rests && !f->opens && !f->lookups && (!x || key)) {
+        if (x)
+            x->file = NULL;
+        file_free(l, f);
+        if (x)
+            name_reap(l, x);
+    }
 }
 
 void names_removed(struct live *l)

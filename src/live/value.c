@@ -113,13 +113,8 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     lock_take(&l->lock);
     if (r > 0)
         return 0;
-    if (r == 0 && key_is_own(x->key, x->key_len))
-        r = err_set(e, -EPERM, "cannot be edited");
-    struct edit_value *v = r < 0 ? NULL : edit_value_make(type, &payload);
-    if (!v)
-        return r < 0 ? r : err_set(e, -ENOMEM, "no memory for the edit");
-    r = edit_set(&l->pending, x->key, x->key_len, v, e);
-    edit_value_unref(v);
+    if (r == 0)
+        r = edit_set(&l->pending, x->key, x->key_len, type, &payload, e);
     return r < 0 ? r : 1;
 }
 

@@ -16,9 +16,8 @@ static inline int set_bytes(struct edit_change *c, const char *key, size_t key_l
 {
     struct buf b = BUF_INIT;
     buf_add(&b, bytes, n);
-    struct edit_value *v = edit_value_make(type, &b);
-    int r = v ? edit_set(c, key, key_len, v, e) : -1;
-    edit_value_unref(v);
+    int r = edit_set(c, key, key_len, type, &b, e);
+    buf_free(&b);
     return r;
 }
 

@@ -338,12 +338,10 @@ static void test_large_header(void)
     struct source s = source_mem(bytes, n);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
     struct buf value = {.data = malloc(1), .len = GGUF_MAX_HEADER - 65536};
-    struct edit_value *v = edit_value_make(GGUF_STRING, &value);
     edit_change_init(&c, &(struct edit_base){.g = g});
-    CU_ASSERT_EQUAL(edit_set(&c, "large", 5, v, NULL), 0);
+    CU_ASSERT_EQUAL(edit_set(&c, "large", 5, GGUF_STRING, &value, NULL), 0);
     CU_ASSERT_EQUAL(edit_plan_make(&c, &o, &p, &e), -EFBIG);
     CU_ASSERT_STRING_EQUAL(e.msg, "the header would be over 4294967296 bytes");
-    edit_value_unref(v);
     gguf_free(g);
     free(bytes);
 }
