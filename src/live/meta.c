@@ -112,7 +112,7 @@ struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
     return f;
 }
 
-static void file_free(struct live *l, struct file *f)
+static void live_file_free(struct live *l, struct file *f)
 {
     if (f->kind != FILE_KEY)
         l->helper_bytes -= f->text.len;
@@ -153,7 +153,7 @@ void names_close(struct live *l)
     while (l->first)
         name_free(l, l->first);
     for (struct link *i; (i = table_each(&l->by_number, NULL));)
-        file_free(l, (struct file *)i);
+        live_file_free(l, (struct file *)i);
     table_free(&l->by_text);
     table_free(&l->by_number);
 }
@@ -298,7 +298,7 @@ void file_settle(struct live *l, struct file *f)
     } else if (rests && !f->opens && !f->lookups && (!x || key)) {
         if (x)
             x->file = NULL;
-        file_free(l, f);
+        live_file_free(l, f);
         if (x)
             name_reap(l, x);
     }

@@ -88,8 +88,9 @@ static struct typed type_for(const struct name *x, const struct gguf_value *old,
  * `old` is the stored value. Returns 0 after setting *type and *payload, 1 if the key has this value
  * already, or -errno with the reason. Call without the lock.
  */
-static int parse_text(const struct request *q, const struct name *x, const struct gguf_format *fmt,
-                      const struct shown *old, uint32_t *type, struct buf *payload, struct err *e)
+static int parse_request(const struct request *q, const struct name *x,
+                         const struct gguf_format *fmt, const struct shown *old, uint32_t *type,
+                         struct buf *payload, struct err *e)
 {
     struct gguf_value v;
     const bool known = shown_value(old, &v);
@@ -109,7 +110,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     const struct gguf_format fmt = l->state->gguf->fmt;
     uint32_t type = 0;
     lock_drop(&l->lock); /* only this thread changes values */
-    int r = parse_text(q, x, &fmt, &old, &type, &payload, e);
+    int r = parse_request(q, x, &fmt, &old, &type, &payload, e);
     lock_take(&l->lock);
     if (r > 0)
         return 0;
@@ -133,12 +134,12 @@ bool draft_is_shown(const struct file *f)
 
 /* True if its writers have flushed and it was judged: its last release may come late, and who opens
  * the file anew begins with the stored value. */
-static bool draft_is_over(const struct file *f)
+static bool text_is_over(const struct file *f)
 {
     return !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED);
 }
 
-static void draft_enter(struct live *l, struct file *f, enum draft_state state)
+static void enter_draft(struct live *l, struct file *f, enum draft_state state)
 {
     f->state = state;
     f->version = ++l->versions;
@@ -146,7 +147,7 @@ static void draft_enter(struct live *l, struct file *f, enum draft_state state)
 
 void draft_restart(struct live *l, struct file *f)
 {
-    draft_enter(l, f, DRAFT_NONE);
+    enter_draft(l, f, DRAFT_NONE);
     f->broken = 0;
     if (f->kind == FILE_KEY)
         f->typed = (struct typed){0};
@@ -172,7 +173,7 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
         buf_free(&f->text);
         f->text = text;
         text = BUF_INIT;
-        draft_enter(l, f, DRAFT_CLEAN);
+        enter_draft(l, f, DRAFT_CLEAN);
         r = 1;
     }
     f->pins--;
@@ -184,7 +185,7 @@ int draft_open(struct live *l, struct file *f, const struct err *unready)
     struct name *x = key_of(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
-    if (x && draft_is_over(f))
+    if (x && text_is_over(f))
         draft_restart(l, f);
     return 0;
 }
@@ -223,20 +224,20 @@ static void mark_flushed(struct live_file *h)
     h->dirty = false;
 }
 
-static int draft_resize(struct live *l, struct file *f, uint64_t size)
+static int text_resize(struct live *l, struct file *f, uint64_t size)
 {
     const size_t was = f->text.len;
     const int r = set_length(l, f, size);
     if (r < 0 || (size == was && size > 0))
         return r;
-    draft_enter(l, f, size > 0 ? DRAFT_WRITTEN : DRAFT_EMPTIED);
+    enter_draft(l, f, size > 0 ? DRAFT_WRITTEN : DRAFT_EMPTIED);
     f->broken = size > 0 ? f->broken : 0;
     return 0;
 }
 
 void draft_empty(struct live *l, struct live_file *h)
 {
-    (void)draft_resize(l, h->file, 0);
+    (void)text_resize(l, h->file, 0);
     mark_dirty(h);
     h->version = h->file->version;
 }
@@ -327,7 +328,7 @@ static struct request *about_text(struct live *l, struct file *f)
 }
 
 /* Judge the draft of a key. */
-static int judge_text(struct live *l, struct file *f, enum when when, struct live_wait *w)
+static int judge_key(struct live *l, struct file *f, enum when when, struct live_wait *w)
 {
     struct err e = {0};
     struct request *q = about_text(l, f);
@@ -357,7 +358,7 @@ int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
         return 0;
     if (!l->ending &&
         (f->state == DRAFT_WRITTEN || (f->state == DRAFT_EMPTIED && has_empty_value(l, f))))
-        return judge_text(l, f, WHEN_MODE, w);
+        return judge_key(l, f, WHEN_MODE, w);
     draft_restart(l, f);
     return 0;
 }
@@ -384,7 +385,7 @@ static int check_whole(const struct request *q, const struct snapshot *g, const 
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     const struct name *x = q->to;
     uint32_t type = 0;
-    int r = parse_text(q, x, &g->gguf->fmt, old, &type, &payload, e);
+    int r = parse_request(q, x, &g->gguf->fmt, old, &type, &payload, e);
     if (r == 0)
         r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, e);
     return r == -EINVAL || r == -ERANGE || r == -EILSEQ ? r : 0;
@@ -427,7 +428,7 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
     mark_dirty(h);
     int r = end > f->text.len ? set_length(l, f, end) : 0;
     if (r == 0) {
-        draft_enter(l, f, DRAFT_WRITTEN);
+        enter_draft(l, f, DRAFT_WRITTEN);
         if (n)
             memcpy(f->text.data + off, bytes, n);
     }
@@ -468,7 +469,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     if (r == 0 && size > 0)
         r = draft_load(l, f, size);
     if (r >= 0)
-        r = draft_resize(l, f, size);
+        r = text_resize(l, f, size);
     if (opened) {
         mark_dirty(h);
         h->version = f->version;
@@ -495,7 +496,7 @@ static bool flush(struct live *l, struct live_file *h, enum when when, struct li
     if (*r < 0)
         return true;
     if (judges)
-        *r = judge_text(l, f, when, w);
+        *r = judge_key(l, f, when, w);
     return judges;
 }
 
