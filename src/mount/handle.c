@@ -106,7 +106,6 @@ static bool begin_ahead(struct handle *h, size_t size)
         return false;
     h->off = h->upto;
     h->size = size;
-    h->shows = tree_file_state(h->file);
     h->state = AHEAD_BUSY;
     return true;
 }
@@ -119,7 +118,6 @@ static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct r
     LOCKED(&h->in->lock);
     h->off = h->upto;
     h->size = size;
-    h->shows = tree_file_state(h->file);
 }
 
 /* Read and answer now. Returns true if this thread must then read ahead: not after an answer from a
@@ -139,8 +137,6 @@ static void go_ahead(struct handle *h)
         const uint64_t off = h->off;
         int r = prepare_stretch(h, off, h->size, &answer);
         lock_take(&h->in->lock);
-        if (h->shows != tree_file_state(h->file))
-            r = -EAGAIN;
         const fuse_req_t req = h->waiting;
         const size_t size = h->waiting_size;
         more = req && r == 0;
@@ -166,10 +162,6 @@ static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t 
     h->upto = off + size;
     if (h->state == AHEAD_NONE || h->off != off || h->size < size || h->waiting)
         return AHEAD_NONE;
-    if (h->state == AHEAD_READY && h->shows != tree_file_state(h->file)) {
-        h->state = AHEAD_NONE;
-        return AHEAD_NONE;
-    }
     if (h->state == AHEAD_READY) {
         *answer = h->answer;
         h->state = AHEAD_BUSY;

@@ -7,8 +7,7 @@
  * stretch. If the next stretch is requested before it is ready, the request is parked, and the same
  * thread answers it. Bytes that need no decoding are not prepared. A handle holds at most one
  * stretch, as plain bytes that keep no snapshot of the model alive. It holds no stretch if the file
- * is not read in order or has been read to its end. After an edit the stretch is read again: it would
- * fill pages that the kernel has dropped because they were outdated.
+ * is not read in order or has been read to its end.
  *
  * Any thread may call these functions.
  */
@@ -40,7 +39,6 @@ struct handle {
     enum ahead state;
     uint64_t off;        /* the stretch's offset in the file */
     size_t size;         /* number of bytes requested for the stretch */
-    uint32_t shows;      /* the state of the model that it is from, at the earliest */
     struct reply answer; /* in READY: the answer, in `room` */
     uint8_t *room;       /* owned: memory for the answer, counted in `rooms`, or NULL */
     fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */

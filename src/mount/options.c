@@ -268,13 +268,10 @@ static int check_numbers(struct mnt_options *o)
 static int check_values(struct mnt_options *o)
 {
     const bool mounts = !o->cmd.show_help && !o->cmd.show_version;
-    const char *wrong = mounts && !o->model                ? "MODEL and MOUNTPOINT are missing"
-                        : mounts && !o->mountpoint         ? "MOUNTPOINT is missing"
-                        : o->model && !*o->model           ? "MODEL is empty"
-                        : o->mountpoint && !*o->mountpoint ? "MOUNTPOINT is empty"
-                                                           : NULL;
-    if (wrong)
-        return err_set(&o->err, -EINVAL, "%s (see ggufs --help)", wrong);
+    const bool model = o->model && *o->model, mountpoint = o->mountpoint && *o->mountpoint;
+    if (mounts && !(model && mountpoint))
+        return err_set(&o->err, -EINVAL, "%s is missing (see ggufs --help)",
+                       model ? "MOUNTPOINT" : "MODEL");
     return check_words(o);
 }
 

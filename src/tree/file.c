@@ -235,12 +235,6 @@ bool tree_ahead(const struct tree_file *f)
     return f->decodes && !f->tree->opt.tensors;
 }
 
-uint32_t tree_file_state(const struct tree_file *f)
-{
-    CLEANUP(view_free) struct view v = newest_view(&f->tree->newest);
-    return v.snap->number;
-}
-
 int tree_release(struct tree_file *f)
 {
     if (!f)

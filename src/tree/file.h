@@ -65,8 +65,6 @@ bool tree_cached_right(const struct tree_file *f);
 /* Return true if reading this file involves decoding, so that reading ahead pays off; false if it
  * might be written. */
 bool tree_ahead(const struct tree_file *f);
-/* Return the number of the state that a read of this file would show now. */
-uint32_t tree_file_state(const struct tree_file *f);
 /*
  * Read n bytes at `off`, or fewer at the end of the file. The caller provides `r->scratch` and
  * zeroes the rest of *r; the answer is valid until scratch is reused, tree_reply_done() is called
