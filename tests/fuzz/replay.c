@@ -11,7 +11,7 @@
 
 enum { CHANGED = 1000 };
 
-static uint64_t state = 1;
+static uint64_t state; /* begins anew for each file */
 
 static size_t draw(size_t n)
 {
@@ -55,6 +55,7 @@ static int run_file(const char *path, size_t size, unsigned changed)
     int ran = 0;
     if (f && bytes && fread(bytes, 1, size, f) == size) {
         run_bytes(bytes, size);
+        state = size;
         for (unsigned i = 0; i < changed && size; i++)
             run_changed(bytes, size);
         ran = 1;
