@@ -71,7 +71,7 @@ def listing(folder):
                    os.stat(os.path.join(folder, name)).st_mtime_ns) for name in os.listdir(folder)}
 
 
-class Remote(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         self.store, self.at = mountlib.path('store'), mountlib.path('far')
         os.mkdir(self.store)
@@ -79,6 +79,8 @@ class Remote(unittest.TestCase):
         self.model = os.path.join(self.store, 'model.gguf')
         self.far = os.path.join(self.at, 'model.gguf')
 
+
+class Remote(Case):
     def look(self, data):
         """Mount, then run ls, read info and one small tensor."""
         with Mount(self.far, '-o', 'ro') as at:
@@ -190,17 +192,11 @@ class Remote(unittest.TestCase):
         self.assertEqual(os.listdir(self.store), ['model.gguf'])
 
 
-class Stores(unittest.TestCase):
+class Stores(Case):
     def setUp(self):
-        self.store, self.at = mountlib.path('store'), mountlib.path('far')
-        os.mkdir(self.store)
-        self.model = os.path.join(self.store, 'model.gguf')
-        self.far = os.path.join(self.at, 'model.gguf')
+        super().setUp()
         self.data = samples.editable()
         mountlib.put(self.model, self.data)
-
-    def tearDown(self):
-        shutil.rmtree(self.store)
 
     def check_mount(self, *options):
         """Read everything, and edit if possible. Returns the reason if editing is not possible."""
