@@ -192,9 +192,9 @@ class Mount:
             raise AssertionError('the parent returned before the mount was live')
         return self.at
 
-    def wait(self):
+    def wait(self, limit=LIMIT):
         """Wait until the daemon has ended."""
-        ready, _, _ = select.select([self.life], [], [], LIMIT)
+        ready, _, _ = select.select([self.life], [], [], limit)
         if not ready:
             raise AssertionError('the daemon lives on after unmount')
 

@@ -136,7 +136,7 @@ class Edits(Shelf):
         gate, mount = editlib.Gate(mountlib.path('gate')), Foreground(self.top, '-o', 'commit=close,relayout=copy')
         self.addCleanup(gate.remove)
         with gate.before('GATE_FREE'):
-            at, _ = mount.__enter__()
+            at, _ = mount.begin(self)
         gate.shut()
         worker = editlib.Call(os.truncate, at + '/m.gguf/metadata/general.name', 2)
         gate.wait()
