@@ -882,6 +882,14 @@ static int unfinished(struct edit_file *f, struct edit_result *ret, struct err *
                       "or --recover finishes it)");
 }
 
+static bool has_journal(const struct edit_file *f)
+{
+    char name[NAME_MAX + 1];
+    struct stat st;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0;
+}
+
 static int write_inplace(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
                          struct edit_result *ret, struct err *e)
 {
@@ -900,8 +908,11 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
         /* The edit is taken back only if it is certain that none of it was written. */
         if (journal_compare(f, &k, NULL) < 0 || k.state == JOURNAL_VOID || k.begun)
             return unfinished(f, ret, e);
+        const int left = journal_end(f, &k);
+        if (left < 0 && has_journal(f))
+            return unfinished(f, ret, e);
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
-        return journal_cancel(f, &k, r, e);
+        return left < 0 ? journal_cancel(f, &k, r, e) : r;
     }
     (void)journal_end(f, &k); /* the edit is durable */
     return 0;

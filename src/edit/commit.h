@@ -24,12 +24,13 @@
  *      - The new file could not be taken back. This takes two failures of the medium, or just a
  *        failed sync of the directory if the file system has no exchange. Readers keep f.fd, and
  *        edits fail with -ESTALE until the model is reopened.
- *      - For inplace, the journal is durable, but writing the model failed twice after some of it
- *        was written (-EIO with `unfinished`). The edit counts as done. The next commit, whose plan
- *        builds on this edit, finishes it first, as do the next mount and edit_recover().
- *      - For inplace, the journal could not be removed, nor could its head be wiped
- *        (journal_cancel()). Edits fail with -ESTALE, and the message says that the next mount may
- *        apply this edit.
+ *      - For inplace, the journal is durable, but writing the model failed twice, and some of it
+ *        was written, or the journal could not be removed, nor its head wiped (-EIO with
+ *        `unfinished`). The edit counts as done. The next commit, whose plan builds on this edit,
+ *        finishes it first, as do the next mount and edit_recover().
+ *      - The same, but the edit was given up before the model was written, or the journal's name is
+ *        gone, but its directory could not be synced (journal_cancel()). The message says that the
+ *        next mount may apply this edit. Until then, edits fail with -ESTALE if the journal is there.
  *      After a successful edit, the journal may remain as well (journal_end()).
  *  C5. A file is replaced only if it is the one that was opened (same inode, size and mtime), and a
  *      plan is carried out only for a file of the size that it was made for; otherwise -ESTALE.

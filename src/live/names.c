@@ -256,7 +256,7 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
             (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem, true};
     if (f->state != DRAFT_EMPTIED)
         draft_restart(l, f);
-    if (s.snap || f->pins) { /* it may be about to be stored */
+    if (s.snap || f->pins || x->pins) { /* it may be about to be stored */
         x->backup = f;
         f->backs = x;
     }

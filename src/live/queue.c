@@ -69,7 +69,7 @@ static void serve_request(struct live *l, struct request *q)
         edit_undo(&l->pending, mark);
     q->changed = r > 0;
     if (r > 0 || (equal && (q->when != WHEN_MODE || l->unfinished)))
-        r = overlay_accept(l, mark, equal && l->unfinished ? WHEN_NOW : q->when, &q->done, &e);
+        r = overlay_accept(l, mark, q->when, &q->done, &e);
     q->done |= equal;
     if (q->end)
         r = q->end(l, q, r, &e);

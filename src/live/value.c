@@ -492,7 +492,7 @@ static bool flush(struct live *l, struct live_file *h, enum when when, struct li
     const bool judges = key && f->state == DRAFT_WRITTEN &&
                         (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
     mark_flushed(h);
-    *r = key ? refusal(h) : 0;
+    *r = key_of(f) ? refusal(h) : 0;
     if (*r < 0)
         return true;
     if (judges)
@@ -556,7 +556,12 @@ void live_end_made(struct live *l)
 static int accept_type(struct live *l, struct request *q, struct err *e)
 {
     struct gguf_value v;
-    struct name *x = key_meant(q->file);
+    struct file *f = q->file;
+    struct name *x = key_meant(f);
+    if (!x && f->kind == FILE_HELPER) {
+        f->typed = q->typed;
+        return 0;
+    }
     CLEANUP(shown_free) struct shown s = x ? value_stored(l, x) : SHOWN_NONE;
     if (!s.snap)
         return err_set(e, -ENOENT, "the key is gone");
@@ -590,14 +595,15 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         return f ? -ENOENT : why;
     if (f->kind == FILE_LINK)
         return -EPERM;
-    if (f->kind == FILE_HELPER || awaits_text(l, f)) { /* a helper: rsync -X */
+    /* A helper: rsync -X. One in the queue may be about to become a key. */
+    if (f->kind == FILE_HELPER ? !f->pins : awaits_text(l, f)) {
         f->typed = type;
         return 0;
     }
     struct request *q = request_new(l, f, NULL, NULL);
     if (!q)
         return -ENOMEM;
-    if (f->pins == 1)
+    if (f->kind == FILE_KEY)
         f->typed.set = false; /* that of KEY:TYPE is outdated */
     q->typed = type;
     q->number = UINT64_MAX; /* no draft's */

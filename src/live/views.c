@@ -105,7 +105,7 @@ static void flushed(struct live *l, struct live_view *h)
  * late. */
 static bool draft_is_over(const struct view_draft *d)
 {
-    return !d->dirty && !d->judging && !(d->changed && d->touched > d->refused);
+    return !d->dirty && !(d->changed && d->touched > d->refused);
 }
 
 /* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
@@ -390,6 +390,10 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     t->verdict = TENSOR_SAME;
     if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
+    if (view_is_text(t->d->view) && t->d->touched <= t->d->refused) {
+        *e = t->d->why; /* by another request: who wrote it was told that it is no edit */
+        return e->code;
+    }
     q->converts = t->round.view == TENSOR_TYPE;
     if (q->converts && l->stop)
         atomic_store(&l->queue.cancel, true);
@@ -688,14 +692,13 @@ static void end_writing(struct live *l, struct view_draft *d)
     const bool due = draft_is_written(d) && d->touched > d->refused && !d->why.code;
     if (o->fresh)
         return;
-    if (due && !(l->ending && d->dirty)) {
-        if (err_sys(&e, ask(l, d, WHEN_MODE, true, NULL), "cannot be judged") < 0)
-            (void)object_refused(l, o, &e);
-        return;
-    }
-    if (due)
+    const bool asks = due && !(l->ending && d->dirty);
+    if (asks && err_sys(&e, ask(l, d, WHEN_MODE, true, NULL), "cannot be judged") < 0)
+        (void)object_refused(l, o, &e);
+    if (due && !asks)
         (void)object_refused(l, o, &never);
-    if (!d->judging) {
+    /* Who opens the view from now on begins anew, but for a header alone, which waits for the rest. */
+    if (asks ? d->size > d->npy.header : !d->judging) {
         o->cold |= d->changed ? (uint32_t)1 << d->row : 0;
         draft_reset(d);
     }

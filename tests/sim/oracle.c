@@ -54,6 +54,7 @@ enum edit { EDIT_TEXT, EDIT_NAME, EDIT_MOVE, EDIT_TYPE, WRITE_ALL, UNDO };
 struct waiting {
     uint8_t kind, typed;
     bool now;     /* what was accepted before it is written before its answer */
+    bool removed; /* a rename's: the new name was removed meanwhile */
     uint8_t gone; /* keys that were removed before it */
     int8_t caller, file, from, to;
     struct chars text;
@@ -662,6 +663,9 @@ static void start_unlink(struct state *s, unsigned c)
     fails(s, (int)c);
     const int backs = s->file[f].backs;
     drop(s, name);
+    for (unsigned i = 0; i < s->queued; i++)
+        s->queue[i].removed |= (s->queue[i].kind == EDIT_NAME || s->queue[i].kind == EDIT_MOVE) &&
+                               s->queue[i].to == name;
     if (name >= KEYS)
         lost_backup(s, backs);
     else
@@ -764,7 +768,12 @@ static void start_retype(struct state *s, unsigned c)
     }
     struct file *x = &s->file[f];
     const int k = key_of(s, f);
+    const struct waiting edit = {
+        .kind = EDIT_TYPE, .typed = (uint8_t)type, .file = (int8_t)f, .from = x->name};
     if (k < 0) {
+        struct state t = *s;
+        if (is_waiting(s, f)) /* it may be about to become a key */
+            wait_turn(&t, (int)c, edit);
         x->type = (uint8_t)type;
         x->given = true;
         emit_done(s, (int)c, 0);
@@ -783,9 +792,7 @@ static void start_retype(struct state *s, unsigned c)
     if (coming && !is_waiting(s, f))
         return;
     x->typed = 0;
-    wait_turn(s, (int)c,
-              (struct waiting){
-                  .kind = EDIT_TYPE, .typed = (uint8_t)type, .file = (int8_t)f, .from = (int8_t)k});
+    wait_turn(s, (int)c, edit);
 }
 
 static void start_truncate(struct state *s, unsigned c)
@@ -860,8 +867,8 @@ static void start(const struct state *from, unsigned c)
 
 /* ---- an edit whose turn has come ---- */
 
-/* Returns the key that an edit is of, or NONE. *either: or of none, because the key was created anew
- * while the edit had its turn. */
+/* Returns the key that an edit is of, or NONE. *either: or of none: its file was removed, but the key
+ * was created anew while the edit had its turn, which took the removal back. */
 static int key_meant(const struct state *s, const struct waiting *q, bool *either)
 {
     *either = false;
@@ -870,11 +877,11 @@ static int key_meant(const struct state *s, const struct waiting *q, bool *eithe
     if (q->file < 0 || key_of(s, q->file) >= 0)
         return key_of(s, q->file);
     const struct file *x = &s->file[q->file];
-    if (q->from >= KEYS) /* the text of a helper that did not become a key */
+    if (x->helper && x->backs >= 0 && (q->from < KEYS || q->kind == EDIT_TYPE))
+        return x->backs; /* it was renamed meanwhile */
+    if (q->from >= KEYS) /* a helper that did not become a key */
         return NONE;
-    if (x->helper && x->backs >= 0) /* it was renamed meanwhile */
-        return x->backs;
-    *either = s->now.file[q->from] >= 0;
+    *either = s->now.file[q->from] >= 0 || s->now.hidden & 1u << q->from;
     return *either ? q->from : NONE;
 }
 
@@ -885,6 +892,11 @@ static int make_edit(struct state *s, const struct waiting *q, bool *edits, int 
     *edits = false;
     if (q->kind == WRITE_ALL || q->kind == UNDO || (q->kind == EDIT_TEXT && !v))
         return 0;
+    if (q->kind == EDIT_TYPE && !v && s->file[q->file].helper) {
+        s->file[q->file].type = q->typed;
+        s->file[q->file].given = true;
+        return 0;
+    }
     if (q->kind == EDIT_TYPE && !(v && stored(s, k)))
         return -ENOENT;
     if (q->kind == EDIT_MOVE && !stored(s, q->from)) /* a new key: its draft moves */
@@ -926,9 +938,12 @@ static void end_edit(struct state *s, const struct waiting *q, int why, bool oth
     if (!is_name || s->file[q->file].name != q->from)
         return;
     const int target = s->now.file[q->to];
-    if (q->caller < 0 && target >= 0 && (other || writers(s, target, false))) {
+    const bool gone = other && q->removed && target < 0;
+    if (q->caller < 0 && (gone || (target >= 0 && (other || writers(s, target, false))))) {
         if (s->file[q->file].name >= 0)
             drop(s, s->file[q->file].name);
+        if (gone)
+            removed(s, q->to);
         return;
     }
     spare(s, q->to, false);
@@ -953,7 +968,8 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     const bool writes = (edits && o->durable) || (q.now && !(o->astray && q.kind == WRITE_ALL));
     if (why) { /* refused: everything stays as it was */
         s = before;
-    } else if (o->fails && (edits || q.now)) {
+    } else if (o->fails && (edits || q.now || (o->finishes && o->durable))) {
+        /* who changes nothing also hears of an earlier edit that is not finished */
         struct state t = before;
         end_edit(&t, &q, edits ? FAULT : 0, other); /* an equal text is accepted */
         if (o->astray) {
@@ -1005,7 +1021,7 @@ static void take_turn(const struct state *s)
     if (either) /* the text is no longer the key's */
         take_turn_as(s, NONE, false, false);
     /* a refused text's key may still be moved aside; a signal ended the wait of a rename, and its
-     * file may have gone */
+     * file may have gone, or what it brings was removed already */
     if (is_name && (q->caller < 0 || s->now.hidden & 1u << q->to))
         take_turn_as(s, k, true, false);
 }
@@ -1259,6 +1275,9 @@ void oracle_call(struct oracle *of, unsigned caller, const struct op *op)
 {
     o = of;
     o->op[caller] = *op;
+    sched_note("%c: %s %s %s, node %llx, handle %u, type %u", "ABCDZ-"[caller], kinds[op->kind],
+               names[op->name], names[op->to], (unsigned long long)op -> node, op -> handle,
+               op -> type);
     o->stopped &= ~(1u << caller);
     for (unsigned i = 0; i < o->n; i++) {
         struct state *s = &o->state[i];

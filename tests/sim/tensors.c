@@ -202,7 +202,7 @@ void tensors_synced(struct world *w, uint32_t since, bool dir)
             struct tensor_edit *e = &o->edit[t][i];
             if (dir && e->whole && e->end < since && o->shared[t] < e->begin &&
                 e->accepted == (uint32_t)NEVER)
-                e->accepted = since - 1;
+                e->accepted = e->durable = tensors_now(w);
             if (e->accepted < since && e->durable == (uint32_t)NEVER)
                 e->durable = tensors_now(w);
         }
@@ -433,7 +433,9 @@ static void write_line(struct program *p, struct handle *h, int part, unsigned f
     const int r = kernel_end(p, tree_write(h->f, 0, line, (size_t)n, w));
     e->end = tensors_now(k->w);
     h->failed |= r < 0;
-    if (r < 0 && r != -EINTR && !is_faulty(k->w))
+    if (r == -EINTR) /* the close says nothing about it */
+        e->handle = HANDLES;
+    else if (r < 0 && !is_faulty(k->w))
         e->refused = e->end;
     lock_drop(&h->o->lock);
     check_error(p, "a new form", h->tensor, r, is_lonely(k, h->tensor, h));
@@ -477,6 +479,8 @@ static int flush(struct program *p, struct handle *h, bool sync)
             doubt_bytes(k->w, t, e, h->opened);
     }
     o->flushes[t]++;
+    /* who only reads, and syncs, hears what is wrong with the draft of another program */
+    const bool others = !h->writes && o->writers[t];
     const int r = kernel_end(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w));
     o->flushes[t]--;
     const bool there = is_settled(k->w, t, h->opened), lonely = is_lonely(k, t, h);
@@ -495,7 +499,7 @@ static int flush(struct program *p, struct handle *h, bool sync)
             e->durable = durable && e->durable == (uint32_t)NEVER ? tensors_now(k->w) : e->durable;
         }
     }
-    check_error(p, sync ? "fsync" : "close", t, r, lonely && !h->is_short && !h->failed);
+    check_error(p, sync ? "fsync" : "close", t, r, lonely && !others && !h->is_short && !h->failed);
     h->failed |= r < 0;
     if (r == 0 && sync)
         tensors_synced(k->w, begin, false);
