@@ -159,18 +159,6 @@ static int make_header(const struct snapshot *s, enum safetensors_as as, const u
 
 /* ---- kept with a snapshot ---- */
 
-struct kept_file {
-    struct snapshot_part part;
-    struct image *image; /* a reference; NULL: the file cannot be made */
-};
-
-static void kept_file_free(struct snapshot_part *part)
-{
-    struct kept_file *f = (struct kept_file *)part;
-    image_unref(f->image);
-    free(f);
-}
-
 static int make_file_image(const struct snapshot *s, enum safetensors_as as, struct image **ret)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT;
@@ -196,17 +184,13 @@ static int make_file_image(const struct snapshot *s, enum safetensors_as as, str
 
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
 {
-    struct kept_file *f = (struct kept_file *)snapshot_part(g, as);
-    if (!f) {
-        f = calloc(1, sizeof(*f));
-        int r = f ? make_file_image(g, as, &f->image) : -ENOMEM;
-        if (r < 0 && r != -EFBIG) {
-            free(f);
+    struct image *im = atomic_load(&g->form[as]);
+    if (!im) {
+        int r = make_file_image(g, as, &im);
+        if (r < 0)
             return r;
-        }
-        f->part.free = kept_file_free;
-        f = (struct kept_file *)snapshot_add_part(g, as, &f->part);
+        im = snapshot_keep(&g->form[as], im);
     }
-    *ret = image_ref(f->image);
-    return f->image ? 0 : -EFBIG;
+    *ret = image_ref(im);
+    return 0;
 }

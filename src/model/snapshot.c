@@ -65,11 +65,8 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret)
 
 static void snapshot_free(struct snapshot *g)
 {
-    for (size_t i = 0; i < SNAPSHOT_PARTS; i++) {
-        struct snapshot_part *part = atomic_load(&g->part[i]);
-        if (part)
-            part->free(part);
-    }
+    for (size_t i = 0; i < SNAPSHOT_FORMS; i++)
+        image_unref(g->form[i]);
     free((void *)g->key_size);
     gguf_free(g->gguf);
     for (size_t i = 0; g->shard && i < g->shards->n; i++)
@@ -99,21 +96,6 @@ int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
     }
     *ret = g;
     return 0;
-}
-
-struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot)
-{
-    return atomic_load(&g->part[slot]);
-}
-
-struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
-                                        struct snapshot_part *part)
-{
-    struct snapshot_part *other = NULL;
-    if (atomic_compare_exchange_strong(&g->part[slot], &other, part))
-        return part;
-    part->free(part);
-    return other;
 }
 
 struct snapshot *snapshot_ref(struct snapshot *g)
@@ -165,15 +147,19 @@ bool view_is_lost(const struct view *v)
     return v->snap->number == 0 && !v->snap->shards && !v->file;
 }
 
+struct image *snapshot_keep(_Atomic(struct image *) *slot, struct image *im)
+{
+    struct image *first = NULL;
+    if (atomic_compare_exchange_strong(slot, &first, im))
+        return im;
+    image_unref(im);
+    return first;
+}
+
 struct image *snapshot_whole(struct snapshot *g)
 {
-    struct image *im = atomic_load(&g->whole), *none = NULL;
-    if (im || image_of_model(g->gguf, &im) < 0)
-        return im;
-    if (atomic_compare_exchange_strong(&g->whole, &none, im))
-        return im;
-    image_unref(im); /* another thread was faster */
-    return none;
+    struct image *im = atomic_load(&g->whole);
+    return im || image_of_model(g->gguf, &im) < 0 ? im : snapshot_keep(&g->whole, im);
 }
 
 struct view view_ref(const struct view *v)

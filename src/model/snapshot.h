@@ -86,11 +86,7 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 
 #define SNAPSHOT_ROWS 31 /* number of rows in the table of root files */
 
-/* Data that a higher layer computes from a snapshot and stores in one of its slots. */
-struct snapshot_part {
-    void (*free)(struct snapshot_part *part);
-};
-enum { SNAPSHOT_PARTS = 4 };
+enum { SNAPSHOT_FORMS = 4 };
 
 struct snapshot {
     atomic_uint refs;
@@ -101,8 +97,8 @@ struct snapshot {
     struct ids *ids;             /* a reference: the tensors' ids; NULL: see the top of this file */
     const char *file;            /* owned by the tree: name of the model's file; "" if unknown */
     const struct shards *shards; /* owned by the tree; NULL if the model is not split */
-    _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
-    _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
+    _Atomic(struct image *) whole;                /* owned: snapshot_whole() */
+    _Atomic(struct image *) form[SNAPSHOT_FORMS]; /* owned: derive/safetensors.h */
     _Atomic(uint64_t) *key_size;               /* owned: size of each key's text + 1; 0: unknown */
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
@@ -136,12 +132,9 @@ int snapshot_keep_file(const struct snapshot *g, const struct source *src, struc
 /* Return the image of the model as one file, made on first use, or NULL if out of memory. */
 struct image *snapshot_whole(struct snapshot *g);
 
-/* Return the part in this slot, or NULL if it has not been made yet. */
-struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/* Add a part to g and return it. If another thread was first, free the part and return that
- * thread's. */
-struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
-                                        struct snapshot_part *part);
+/* Keep an image in its slot of the snapshot, which takes the reference. Returns the kept image, which is
+ * another thread's if that was first. */
+struct image *snapshot_keep(_Atomic(struct image *) *slot, struct image *im);
 
 /* Return the number of the key or, if `key` is false, of the tensor with this file name. Returns
  * UINT32_MAX if there is none. */
