@@ -626,7 +626,8 @@ static struct grant rights(const struct paths *p, const struct shelf_item *i,
 {
     struct grant g = grant_of(f->fd, &f->st);
     const size_t top = p->path[1] ? strlen(p->path) + 1 : 1;
-    if ((!i->store && !i->linked) || !path_below(f->path, p->path) || strlen(f->path) <= top)
+    const bool shown = !i->store && !i->linked && !f->linked;
+    if (shown || !path_below(f->path, p->path) || strlen(f->path) <= top)
         return g;
     for (char *end = f->path + top; (end = strchr(end, '/')); end++) {
         CLEANUP(found_close) struct path_found dir = FOUND_NONE;

@@ -376,10 +376,12 @@ static int take_tree(struct slots *s, struct shelf_slot *slot, struct tree **t)
     const struct timespec later = when_after(SWEEP * 1000);
     LOCKED(&s->lock);
     const uint64_t files = tree_identity(*t), identity = hash_number(files) + tree_writable(*t);
+    if (slot->tree) /* which may have been edited since, so that its file is another one */
+        return 0;
     slot->spent |= files != slot->is.stamp && !s->opt->tree.partial; /* then files may be missing */
     slot->spent |= slot->identity && slot->identity != identity;
-    if (slot->tree || slot->spent)
-        return slot->tree ? 0 : -ESTALE;
+    if (slot->spent)
+        return -ESTALE;
     slot->identity = identity;
     slot->tree = *t;
     *t = NULL;
@@ -431,9 +433,9 @@ int slot_open(struct use *u, struct err *e)
         r = take_tree(s, slot, &t);
     tree_close(t);
     lock_take(&s->lock);
-    u->tree = slot->tree; /* stays as it is while the slot is in use */
+    u->tree = slot->tree; /* perhaps another thread's; stays as it is while the slot is in use */
     lock_drop(&s->lock);
-    return r;
+    return u->tree ? 0 : r;
 }
 
 /* ---- all slots ---- */

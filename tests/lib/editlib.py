@@ -290,8 +290,13 @@ class Gate:
         """Wait until a process waits at the gate."""
         self.fd = os.open(self.name, os.O_WRONLY)
 
-    def open(self):
+    def let_others(self):
+        """Later processes no longer wait."""
         os.unlink(self.name)
+
+    def open(self):
+        with contextlib.suppress(FileNotFoundError):
+            self.let_others()
         os.close(self.fd)
         self.fd = -1
 

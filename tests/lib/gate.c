@@ -4,7 +4,7 @@
  * control how long a copy takes. GATE names a FIFO: copy_file_range() waits until a process has
  * opened the FIFO for writing and closed it again, and does not wait if there is no FIFO. GATE_FREE
  * does the same for munmap() of LARGE bytes or more, which releases a replaced model file;
- * GATE_READ for pread64().
+ * GATE_ACCESS for faccessat(), which opening a model begins with.
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, counted
  * from a base that no machine ever reaches, so no timed wait ends by itself.
@@ -37,11 +37,10 @@ int munmap(void *at, size_t n)
     return (int)syscall(SYS_munmap, at, n);
 }
 
-/* pread() is compiled to this name where offsets have 64 bits. */
-ssize_t pread64(int fd, void *dst, size_t n, off64_t off)
+int faccessat(int dir, const char *name, int mode, int flags)
 {
-    pass(getenv("GATE_READ"));
-    return syscall(SYS_pread64, fd, dst, n, off);
+    pass(getenv("GATE_ACCESS"));
+    return (int)syscall(SYS_faccessat2, dir, name, mode, flags);
 }
 
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,

@@ -126,6 +126,28 @@ class Edits(Shelf):
             self.assertEqual(value(self.top + '/new.gguf'), b'Second')
 
     @editlib.needs_gate
+    def test_opened_twice(self):
+        """A model is edited while another thread is still opening it."""
+        path = self.put('m.gguf')
+        gate, mount = editlib.Gate(mountlib.path('opens')), Foreground(self.top, '-o', 'commit=sync,relayout=copy')
+        self.addCleanup(gate.remove)
+        with gate.before('GATE_ACCESS'):
+            at, _ = mount.__enter__()
+        gate.shut()
+        worker = editlib.Call(os.stat, at + '/m.gguf/info')
+        gate.wait()
+        gate.let_others()
+        editlib.write(at + '/m.gguf', 'general.name', 'First', fsync=True)
+        editlib.write(at + '/m.gguf', 'general.name', 'Second')
+        gate.open()
+        self.assertIsNone(worker.wait())
+        os.listdir(at)  # names are looked up anew
+        self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Second\n')
+        editlib.write(at + '/m.gguf', 'general.name', 'Third')
+        mount.__exit__(None, None, None)
+        self.assertEqual(value(path), b'Third')
+
+    @editlib.needs_gate
     def test_others_while_one_is_written(self):
         """A model that is being written stays open, even if many others are opened, and does not hold
         up the edit of another one."""

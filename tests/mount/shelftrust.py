@@ -256,6 +256,13 @@ class Trust(Shelf):
                         self.assertIn(b'Tiny', mountlib.get(f'{at}/{model}/info'))
                     finally:
                         os.chmod(private, 0o755)
+        for i, data in enumerate(shards()):
+            self.put(f'sub/{i}/s-0000{i + 1}-of-00002.gguf', data)
+        os.rename(f'{self.top}/sub/0/s-00001-of-00002.gguf', self.top + '/s-00001-of-00002.gguf')
+        self.link('s-00002-of-00002.gguf', 'sub/1/s-00002-of-00002.gguf')
+        os.chmod(self.top + '/sub/1', 0o700)
+        with self.subTest('shard'), self.served() as at:
+            self.assertIsNone(self.lists(at + '/s.gguf'))
         with self.subTest('group'), self.served() as at:  # those who may search it, and no more
             private = self.top + '/ollama/blobs'
             os.chmod(private, 0o710)
