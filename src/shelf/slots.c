@@ -133,8 +133,10 @@ static bool close_idle(struct slots *s, bool all)
                 if (!oldest || slot->spent || when_before(&slot->used, &oldest->used))
                     oldest = slot;
             }
+        if (oldest && s->grown)
+            s->grown = files_are_short(s);
         if (!oldest || !(all || oldest->spent || idle > IDLE_MAX ||
-                         when_past(&oldest->used, IDLE) || files_are_short(s)))
+                         when_past(&oldest->used, IDLE) || s->grown))
             return closed;
         close_model(oldest);
     }
@@ -155,6 +157,7 @@ static bool close_swept(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&s->lock);
+    s->grown = true;
     (void)close_idle(s, false);
     *again = when_after(SWEEP * 1000);
     return s->open != NULL;
@@ -387,6 +390,7 @@ static int take_tree(struct slots *s, struct shelf_slot *slot, struct tree **t)
     *t = NULL;
     slot->next = s->open;
     s->open = slot;
+    s->grown = true;
     if (!s->sweeps)
         s->sweeps = pool_join(&s->sweep, close_swept) == 0;
     if (s->sweeps)
