@@ -623,8 +623,6 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 /* Maximum size in bytes of a text in a store. */
 #define TEXT_MAX ((size_t)16 << 20)
 
-static const struct file_ops file_own = {.read = file_read_text};
-
 /* Read a text file of a store, which must be the one that was found. */
 static int store_text(struct shelf *s, struct shelf_slot *slot, struct buf *out)
 {
@@ -646,7 +644,6 @@ static int open_own(struct shelf *s, const struct at *at, int flags, struct tree
     struct tree_file *f = tree_file_new(NULL, 0);
     if (!f)
         return -ENOMEM;
-    f->ops = &file_own;
     int r = text ? store_text(s, at->use.slot, &f->text) : error_text(at, &f->text);
     if (r < 0)
         (void)tree_release(f);

@@ -69,74 +69,40 @@ static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r
                        : f->row->read(&a, off - f->text.len, n, r);
 }
 
-int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+static int read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->len = (size_t)within_u64(off, n, f->text.len);
     r->bytes = r->len ? f->text.data + off : NULL;
     return 0;
 }
 
-/* ---- drafts ---- */
+/* Return true if the file has a draft: of a key, of a helper in metadata/, or of a tensor's view. */
+static bool has_draft(const struct tree_file *f)
+{
+    return f->view || (f->live && !f->fixed);
+}
 
-/* Read from the draft of a key, of a helper in metadata/, or of a tensor's view. */
-static int file_read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->bytes = r->scratch;
-    if (f->view)
-        return tensors_read_own(f, off, n, r);
-    return live_read(f->tree->meta, f->live, off, n, r->scratch, &r->len);
+    return f->view ? tensors_read_own(f, off, n, r)
+                   : live_read(f->tree->meta, f->live, off, n, r->scratch, &r->len);
 }
 
-static int write_draft(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
-                       struct live_wait *w)
+int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    return f->view ? live_view_write(f->tree->meta, f->view, off, bytes, n, w)
-                   : live_write(f->tree->meta, f->live, off, bytes, n);
+    const int got = tensors_read_draft(f, off, n, r);
+    return got != -ESTALE           ? got
+           : has_draft(f)           ? read_draft(f, off, n, r)
+           : f->row && f->row->read ? read_row(f, off, n, r)
+                                    : read_text(f, off, n, r);
 }
-
-static int truncate_draft(struct tree_file *f, uint64_t size, struct live_wait *w)
-{
-    return f->view ? live_view_truncate(f->tree->meta, f->view, size)
-                   : live_truncate(f->tree->meta, f->node.number, f->live, size, w);
-}
-
-static int flush_draft(struct tree_file *f, struct live_wait *w)
-{
-    return f->view ? live_view_flush(f->tree->meta, f->view, w)
-                   : live_flush(f->tree->meta, f->live, w);
-}
-
-static int fsync_draft(struct tree_file *f, struct live_wait *w)
-{
-    return f->view ? live_view_fsync(f->tree->meta, f->view, w)
-                   : live_fsync(f->tree->meta, f->live, w);
-}
-
-static void release_draft(struct tree_file *f)
-{
-    if (f->view)
-        live_view_release(f->tree->meta, f->view);
-    else
-        live_release(f->tree->meta, f->live);
-}
-
-static const struct file_ops file_text = {.read = file_read_text};
-static const struct file_ops file_row = {.read = read_row};
-const struct file_ops file_draft = {.read = file_read_draft,
-                                    .write = write_draft,
-                                    .truncate = truncate_draft,
-                                    .flush = flush_draft,
-                                    .fsync = fsync_draft,
-                                    .release = release_draft};
-static const struct file_ops file_key_text = {
-    .read = file_read_text, .fsync = fsync_draft, .release = release_draft};
 
 /* ---- open ---- */
 
 static int open_pieces(struct tree_file *f, const struct about *a)
 {
     const struct row *row = f->row;
-    f->ops = &file_row;
     f->decodes = files_decodes(a);
     f->size = row->size(a);
     /* A read that waits for a result can be interrupted only if it does not fill the page cache. */
@@ -165,7 +131,8 @@ static int row_open(struct tree_file *f, int flags)
     f->row = node_row(&f->node);
     f->cacheable = !node_has(&f->node, ROW_STATE) && !(t->writable && f->row->flags & ROW_MOVES) &&
                    !(t->opt.tensors && f->node.kind == NODE_TENSOR_FILE && !f->row->read);
-    f->cut = store_cut(v.store);
+    /* The page in which the file now ends may have been read when it was truncated, with zeros. */
+    f->cold = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks the name up again */
     tensors_opened(f);
@@ -184,7 +151,7 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
-    *f = (struct tree_file){.ops = &file_text, .tree = t, .node = ino_node(node)};
+    *f = (struct tree_file){.tree = t, .node = ino_node(node)};
     if (t)
         atomic_fetch_add(&t->open, 1);
     return f;
@@ -198,8 +165,7 @@ static int open_key(struct tree_file *f, int flags)
     if (r < 0)
         return r;
     r = live_open_file(f->tree->meta, f->node.number, flags, &f->live, &text);
-    if (f->live)
-        f->ops = text.fixed ? &file_key_text : &file_draft;
+    f->fixed = text.fixed;
     f->text = text.bytes;
     if (r == 0 && text.value.snap)
         shown_text(&text.value, &f->text);
@@ -227,7 +193,7 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
 
 bool tree_cached_right(const struct tree_file *f)
 {
-    return f->tree && f->cacheable && !f->cut && !f->cold;
+    return f->tree && f->cacheable && !f->cold;
 }
 
 bool tree_ahead(const struct tree_file *f)
@@ -239,8 +205,10 @@ int tree_release(struct tree_file *f)
 {
     if (!f)
         return 0;
-    if (f->ops->release)
-        f->ops->release(f);
+    if (f->view)
+        live_view_release(f->tree->meta, f->view);
+    if (f->live)
+        live_release(f->tree->meta, f->live);
     if (f->tree) {
         tree_let_go(f->tree, &f->held);
         atomic_fetch_sub(&f->tree->open, 1);
@@ -249,12 +217,6 @@ int tree_release(struct tree_file *f)
     buf_free(&f->text);
     free(f);
     return 0;
-}
-
-int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    const int got = tensors_read_draft(f, off, n, r);
-    return got == -ESTALE ? f->ops->read(f, off, n, r) : got;
 }
 
 void tree_reply_done(struct reply *r)
@@ -269,7 +231,9 @@ void tree_reply_done(struct reply *r)
 
 int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, struct live_wait *w)
 {
-    return f->ops->write ? f->ops->write(f, off, bytes, n, w) : -EBADF;
+    return !has_draft(f) ? -EBADF
+           : f->view     ? live_view_write(f->tree->meta, f->view, off, bytes, n, w)
+                         : live_write(f->tree->meta, f->live, off, bytes, n);
 }
 
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
@@ -281,7 +245,9 @@ int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
 
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)
 {
-    return f->ops->truncate ? f->ops->truncate(f, size, w) : -EINVAL;
+    return !has_draft(f) ? -EINVAL
+           : f->view     ? live_view_truncate(f->tree->meta, f->view, size)
+                         : live_truncate(f->tree->meta, f->node.number, f->live, size, w);
 }
 
 int tree_truncate_unopened(struct tree *t, uint64_t node, uint64_t size, struct live_wait *w)
@@ -302,12 +268,15 @@ int tree_truncate_unopened(struct tree *t, uint64_t node, uint64_t size, struct 
 
 int tree_flush(struct tree_file *f, struct live_wait *w)
 {
-    return f->ops->flush ? f->ops->flush(f, w) : 0;
+    return !has_draft(f) ? 0
+           : f->view     ? live_view_flush(f->tree->meta, f->view, w)
+                         : live_flush(f->tree->meta, f->live, w);
 }
 
 int tree_fsync(struct tree_file *f, struct live_wait *w)
 {
-    if (f->ops->fsync)
-        return f->ops->fsync(f, w);
-    return f->tree ? tensors_fsync(f->tree, &f->node, w) : 0;
+    return f->view   ? live_view_fsync(f->tree->meta, f->view, w)
+           : f->live ? live_fsync(f->tree->meta, f->live, w)
+           : f->tree ? tensors_fsync(f->tree, &f->node, w)
+                     : 0;
 }

@@ -345,7 +345,6 @@ static int create_key(struct tree *t, const char *name, int flags, struct tree_e
         (void)tree_release(f);
         return r;
     }
-    f->ops = &file_draft;
     f->node.number = a.number;
     key_entry(t, &a, ret);
     *file = f;

@@ -93,7 +93,6 @@ static int open_view(struct tree_file *f, enum tensor_view kind, int flags)
     if (r < 0)
         return r;
     f->row = node_row(n);
-    f->ops = &file_draft;
     f->converts = !f->row->read;
     f->cacheable = kind < TENSOR_VIEWS;
     f->cold = live_view_cold(t->meta, n->number, n->row);
@@ -122,7 +121,7 @@ void tensors_opened(struct tree_file *f)
 {
     struct live *l = tensors_live(f->tree);
     if (l && f->node.kind == NODE_TENSOR_FILE)
-        f->cold = live_view_cold(l, f->node.number, f->node.row);
+        f->cold |= live_view_cold(l, f->node.number, f->node.row);
 }
 
 /* ---- read ---- */
