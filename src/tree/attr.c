@@ -400,7 +400,8 @@ static int undo(struct tree *t, const char *text, size_t n, struct live_wait *w)
             return -EINVAL;
         number = number * 10 + (uint64_t)(text[i] - '0');
     }
-    return tree_begin_undo(t, number, w);
+    const int r = begin_editing(t);
+    return r < 0 ? r : live_undo(t->meta, number, w);
 }
 
 /* Set an attribute. Setting one to its current value always succeeds, because cp -a and rsync -X do

@@ -34,7 +34,7 @@ static int read_computed(struct tree *t, const struct about *a, uint64_t off, si
     uint32_t first, last;
     int got = -EAGAIN;
     r->work = t->work;
-    a->row->need(a, off, n, &first, &last);
+    files_need(a, off, n, &first, &last);
     /* A read of many results may find that one has been dropped again, so repeat until none is
      * missing. */
     while (got == -EAGAIN) {
@@ -82,7 +82,7 @@ static bool has_draft(const struct tree_file *f)
     return f->view || (f->live && !f->fixed);
 }
 
-static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+static int file_read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->bytes = r->scratch;
     return f->view ? tensors_read_own(f, off, n, r)
@@ -93,7 +93,7 @@ int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     const int got = tensors_read_draft(f, off, n, r);
     return got != -ESTALE           ? got
-           : has_draft(f)           ? read_draft(f, off, n, r)
+           : has_draft(f)           ? file_read_draft(f, off, n, r)
            : f->row && f->row->read ? read_row(f, off, n, r)
                                     : read_text(f, off, n, r);
 }
@@ -106,7 +106,7 @@ static int open_pieces(struct tree_file *f, const struct about *a)
     f->decodes = files_decodes(a);
     f->size = row->size(a);
     /* A read that waits for a result can be interrupted only if it does not fill the page cache. */
-    f->computed = row->need != NULL;
+    f->computed = row->computed;
     f->cacheable &= !f->computed;
     if (f->size == UINT64_MAX)
         return -ENOMEM;

@@ -20,7 +20,7 @@ struct tree_file {
     const struct row *row; /* NULL for files in metadata/ */
     bool cacheable;        /* the kernel may cache the content */
     struct buf text;       /* of a rendered file; or the beginning of a piecewise one */
-    struct held *held; /* from tree_hold_view() */
+    struct held *held;     /* from tree_hold_view() */
     /* for NODE_WHOLE: reference to the image that the file is read from, if any */
     struct image *image;
     struct live_file *live; /* for a key or helper in a writable tree */

@@ -193,15 +193,6 @@ static int part_read(const struct about *a, uint64_t off, size_t n, struct reply
     return 0;
 }
 
-static void part_need(const struct about *a, uint64_t off, size_t n, uint32_t *first,
-                      uint32_t *last)
-{
-    (void)off;
-    (void)n;
-    *first = snapshot_tensor_no(a->v->snap, a->t);
-    *last = *first + 1;
-}
-
 static uint64_t lines_row_size(const struct about *a)
 {
     uint32_t first, last;
@@ -209,11 +200,12 @@ static uint64_t lines_row_size(const struct about *a)
     return lines_find(a->v->snap, a->row->what, 0, 0, &first, &last, &at);
 }
 
-static void lines_row_need(const struct about *a, uint64_t off, size_t n, uint32_t *first,
-                           uint32_t *last)
+void files_need(const struct about *a, uint64_t off, size_t n, uint32_t *first, uint32_t *last)
 {
-    uint64_t at;
-    (void)lines_find(a->v->snap, a->row->what, off, off + n, first, last, &at);
+    *first = a->t ? snapshot_tensor_no(a->v->snap, a->t) : 0;
+    *last = *first + 1;
+    if (!a->t)
+        (void)lines_find(a->v->snap, a->row->what, off, off + n, first, last, &(uint64_t){0});
 }
 
 static int add_line(const struct about *a, uint32_t i, const struct reply *r, struct buf *out)
@@ -428,8 +420,8 @@ static void no_text(const struct about *a, struct buf *out)
 #define PIECES(n) .size = n##_size, .read = n##_read
 
 /* Members of a row: for a file computed for one tensor, and for a file with a line per tensor. */
-#define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
-#define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
+#define PART(w)   .what = DERIVED_##w, PIECES(part), .computed = true
+#define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .computed = true
 
 #define SAFETENSORS(f) .as = SAFETENSORS_##f, .size = safetensors_row_size, \
     .image = safetensors_row_image, .read = image_row_read

@@ -84,9 +84,9 @@ struct row {
     /* For a piecewise file read from an image: makes the image when the file is opened; the image
      * becomes the `file` of the view being read. */
     int (*image)(const struct about *a, struct image **ret);
-    /* For a piecewise file that is computed: sets [*first, *last) to the tensors whose results
-     * bytes [off, off + n) need. Until these results are kept, `read` returns -EAGAIN. */
-    void (*need)(const struct about *a, uint64_t off, size_t n, uint32_t *first, uint32_t *last);
+    /* A piecewise file is computed from tensors: until the results that it needs (files_need()) are
+     * kept, `read` returns -EAGAIN. */
+    bool computed;
 };
 
 extern const struct row files_root[];
@@ -98,6 +98,8 @@ static inline const struct row *files_row(enum files_where where, size_t i)
     return where == FILES_ROOT ? &files_root[i] : &files_tensor[i];
 }
 
+/* Set [*first, *last) to the tensors whose results bytes [off, off + n) of a computed file need. */
+void files_need(const struct about *a, uint64_t off, size_t n, uint32_t *first, uint32_t *last);
 /* Return true if the row is read piecewise and decoded from tensor values. */
 bool files_decodes(const struct about *a);
 /* Return the number of the row with this name, or -1. The second function also returns -1 if the
@@ -167,36 +169,21 @@ enum {
 };
 #define INO_MAX_SLOTS ((uint32_t)1 << INO_SLOT_BITS)
 
-enum ino_kind { INO_WHOLE, INO_FIXED, INO_TENSOR, INO_KEY };
-
-static inline uint64_t ino_make(enum ino_kind kind, uint32_t object, uint32_t row)
+/* `row` is meaningless for a kind whose nodes have none. */
+static inline uint64_t ino_make(enum node_kind kind, uint32_t number, uint32_t row)
 {
-    return ((uint64_t)object << INO_ROW_BITS | row) << INO_KIND_BITS | (uint64_t)kind;
+    const uint32_t rows = kind % 2 ? 1 + row : 0;
+    return ((uint64_t)number << INO_ROW_BITS | rows) << INO_KIND_BITS | kind / 2;
 }
 
 static inline uint64_t ino_row(uint32_t row)
 {
-    return ino_make(INO_FIXED, 0, 1 + row);
-}
-
-static inline uint64_t ino_tensor(uint32_t tensor)
-{
-    return ino_make(INO_TENSOR, tensor, 0);
-}
-
-static inline uint64_t ino_tensor_file(uint32_t tensor, uint32_t row)
-{
-    return ino_make(INO_TENSOR, tensor, 1 + row);
+    return ino_make(NODE_DIR, 0, row);
 }
 
 static inline uint64_t ino_key(uint32_t key)
 {
-    return ino_make(INO_KEY, key, 0);
-}
-
-static inline uint64_t ino_whole(uint32_t number, uint32_t row)
-{
-    return ino_make(INO_WHOLE, number, 1 + row);
+    return ino_make(NODE_KEY, key, 0);
 }
 
 /* Make a number in the mount from a slot and a local number. */
@@ -219,16 +206,15 @@ static inline struct node ino_node(uint64_t ino)
 {
     const uint32_t row = (uint32_t)(ino >> INO_KIND_BITS) & INO_MAX_ROWS;
     const uint32_t object = (uint32_t)(ino >> (INO_KIND_BITS + INO_ROW_BITS));
-    const enum ino_kind kind = ino & 3;
-    if (ino_slot(ino) || (kind == INO_KEY && row) || (kind == INO_FIXED && object))
+    const unsigned kind = 2 * (unsigned)(ino & 3) + (row > 0);
+    if (ino_slot(ino) || kind > NODE_KEY || (kind / 2 == NODE_ROOT / 2 && object))
         return (struct node){NODE_NONE, 0, 0};
-    return (struct node){(enum node_kind)(2 * kind + (row > 0)), row - 1, object};
+    return (struct node){(enum node_kind)kind, row - 1, object};
 }
 
 static inline uint64_t ino_of(const struct node *n)
 {
-    const bool row = n->kind % 2;
-    return ino_make((enum ino_kind)(n->kind / 2), n->number, row ? 1 + n->row : 0);
+    return ino_make(n->kind, n->number, n->row);
 }
 
 #endif

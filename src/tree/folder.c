@@ -28,7 +28,7 @@ struct tree_dir {
 /* Return the node number of row i at the root. */
 static uint64_t root_ino(const struct snapshot *g, uint32_t i)
 {
-    return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
+    return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_make(NODE_WHOLE, g->number, i);
 }
 
 /* Return the node number of `name` in a directory other than metadata/, or 0 if it does not
@@ -43,10 +43,10 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
     }
     if (dir->kind == NODE_TENSOR) {
         row = files_find(g, FILES_TENSOR, tensor, name);
-        return row < 0 ? 0 : ino_tensor_file(dir->number, (uint32_t)row);
+        return row < 0 ? 0 : ino_make(NODE_TENSOR_FILE, dir->number, (uint32_t)row);
     }
     uint32_t found = snapshot_find(g, false, name);
-    return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
+    return found == UINT32_MAX ? 0 : ino_make(NODE_TENSOR, ids_of(g->ids, found).number, 0);
 }
 
 /* Return the node number of a directory's parent. */
@@ -101,7 +101,7 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     const int row = f.making ? files_named(FILES_TENSOR, name) : -1;
     const uint64_t ino = !f.making ? find_child(v.snap, dir, name)
                          : row < 0 ? 0
-                                   : ino_tensor_file(dir->number, (uint32_t)row);
+                                   : ino_make(NODE_TENSOR_FILE, dir->number, (uint32_t)row);
     struct node n = ino_node(ino);
     if (!ino || f.removed || f.hidden >> n.row & 1)
         return -ENOENT;
@@ -203,7 +203,9 @@ static void list_rows(struct tree_dir *d, struct snapshot *g, const struct node 
         const uint32_t no = (uint32_t)row_at(where, i);
         const struct row *row = files_row(where, no);
         if (!(f.hidden >> no & 1) && (f.making || files_listed(g, row, tensor, d->t->opt.views)))
-            add_child(d, where == FILES_ROOT ? root_ino(g, no) : ino_tensor_file(n->number, no),
+            add_child(d,
+                      where == FILES_ROOT ? root_ino(g, no)
+                                          : ino_make(NODE_TENSOR_FILE, n->number, no),
                       row->name);
     }
 }

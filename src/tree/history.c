@@ -49,28 +49,20 @@ void state_text(struct tree *t, struct buf *out)
 
 void errors_text(struct tree *t, struct buf *out)
 {
-    CLEANUP(buf_free) struct buf refused = BUF_INIT, trouble = BUF_INIT;
-    const struct buf *of[] = {&refused, &trouble};
-    live_notes(t->meta, NOTES_REFUSED, &refused);
-    live_notes(t->meta, NOTES_TROUBLE, &trouble);
-    for (size_t i = 0; i < COUNT(of); i++)
-        for (struct note n = {0}; unsaved_next(of[i], &n);) {
+    for (unsigned kind = NOTES_REFUSED; kind <= NOTES_TROUBLE; kind *= 2) {
+        CLEANUP(buf_free) struct buf notes = BUF_INIT;
+        live_notes(t->meta, kind, &notes);
+        for (struct note n = {0}; unsaved_next(&notes, &n);) {
             const bool tensor = strncmp(n.path, UNSAVED_TENSOR, strlen(UNSAVED_TENSOR)) == 0;
             buf_str(out, tensor ? "" : "metadata/");
             show_all(out, n.path, strlen(n.path));
-            buf_printf(out, ": %s%s\n", of[i] == &trouble ? "not written: " : "", n.why);
+            buf_printf(out, ": %s%s\n", kind == NOTES_TROUBLE ? "not written: " : "", n.why);
         }
-    if (buf_error(&refused) || buf_error(&trouble))
-        out->err = -ENOMEM;
+        out->err = buf_error(&notes) ? buf_error(&notes) : out->err;
+    }
 }
 
 /* ---- the history ---- */
-
-int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w)
-{
-    int r = begin_editing(t);
-    return r < 0 ? r : live_undo(t->meta, number, w);
-}
 
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 {

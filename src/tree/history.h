@@ -18,8 +18,6 @@
  * with the reason in *e.
  */
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e);
-/* Begin to restore without waiting, like live_undo(). */
-int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w);
 /* Append a list of the states that this process's user has kept for a model, which may be open only
  * for reading. Returns 0 or -errno. */
 int tree_history(struct tree *t, struct buf *out, struct err *e);

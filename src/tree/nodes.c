@@ -56,24 +56,16 @@ bool node_is_dir(const struct node *n)
     return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
 }
 
-static int tensor_check(const struct tree *t, const struct snapshot *g, const struct node *n)
-{
-    const struct gguf_tensor *tensor = node_tensor(g, n);
-    if (!tensor)
-        return n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
-    if (n->kind == NODE_TENSOR)
-        return 0;
-    const struct row *row = node_row(n);
-    return row && files_exists(g, row, tensor) ? 0 : -ENOENT;
-}
-
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
-    if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return tensor_check(t, g, n);
-    const bool ok = n->kind == NODE_WHOLE ? node_has(n, ROW_WHOLE)
-                    : n->kind == NODE_DIR ? node_has(n, ROW_DIR)
-                                          : n->kind;
+    const struct gguf_tensor *tensor = node_tensor(g, n);
+    const struct row *row = node_row(n);
+    if ((n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE) && !tensor)
+        return n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
+    const bool ok = n->kind == NODE_TENSOR_FILE ? row && files_exists(g, row, tensor)
+                    : n->kind == NODE_WHOLE     ? node_has(n, ROW_WHOLE)
+                    : n->kind == NODE_DIR       ? node_has(n, ROW_DIR)
+                                                : n->kind;
     return ok ? 0 : -ENOENT;
 }
 
@@ -88,7 +80,7 @@ static bool is_view_of_whole(const struct node *n)
  * views of the whole in one state. */
 static uint64_t held_key(const struct node *n)
 {
-    return ino_make(n->kind == NODE_TENSOR_FILE ? INO_TENSOR : INO_WHOLE, n->number, 0);
+    return ino_make(n->kind == NODE_TENSOR_FILE ? NODE_TENSOR : NODE_WHOLE, n->number, 0);
 }
 
 static struct held *held_of(struct link *l)

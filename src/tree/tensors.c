@@ -169,7 +169,7 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     int r = dir->kind == NODE_TENSOR ? check_create(t, v.snap, dir, row, flags) : -EPERM;
     struct tree_file *f =
-        r == 0 ? tree_file_new(t, ino_tensor_file(dir->number, (uint32_t)row)) : NULL;
+        r == 0 ? tree_file_new(t, ino_make(NODE_TENSOR_FILE, dir->number, (uint32_t)row)) : NULL;
     if (!f)
         return r < 0 ? r : -ENOMEM;
     r = tensors_open(f, O_RDWR | O_TRUNC);

@@ -60,12 +60,6 @@ static void not_writable(struct tree *t, const char *why)
     (void)show_in(t->why, sizeof(t->why), why, strlen(why));
 }
 
-/* Wait for a process that holds the lock and is about to end. */
-static bool wait_for_lock(const struct tree *t, const struct model_file *m, struct err *why)
-{
-    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, why);
-}
-
 /* Before the file is opened for writing, test the features that all edits except in-place ones
  * need. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
@@ -105,7 +99,9 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = try_attributes(t, m, e);
     if (r == 0)
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
-    while (r == -EWOULDBLOCK && !of && wait_for_lock(t, m, e))
+    /* wait for a process that holds the lock and is about to end */
+    while (r == -EWOULDBLOCK && !of && t->opt.wait &&
+           t->opt.wait(t->opt.wait_arg, m->dir, m->name, e))
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
     if (r < 0)
         return r;

@@ -451,7 +451,9 @@ OP(forgive)
 
 OP(undo)
 {
-    return tree_begin_undo(r->t, arg[0] ? strtoull(arg[0], NULL, 10) : 0, &w->wait);
+    const char *number = arg[0] ? arg[0] : "0";
+    return tree_setxattr(r->t, ino_row(ROOT_METADATA), "user.gguf.undo", number, strlen(number),
+                         &w->wait);
 }
 
 OP(clear)

@@ -11,8 +11,8 @@
 
 #include "hooks.h"
 #include "tensors.h"
+#include "tree/attr.h"
 #include "tree/files.h"
-#include "tree/history.h"
 #include "tree_edit.h"
 
 #define METADATA ino_row(0)
@@ -482,7 +482,7 @@ static void step_undo(struct program *p)
     if (!k->w->story.history)
         return;
     struct live_wait *w = begin(p, &op);
-    const int r = wait_answer(p, tree_begin_undo(k->t, 0, w));
+    const int r = wait_answer(p, tree_setxattr(k->t, METADATA, "user.gguf.undo", "0", 1, w));
     oracle_answer(of(k), p->number, r, 0);
     bool known = r == 0 && disk_keys(k, now);
     for (unsigned i = 0; r == 0 && !known && i < 1000; i++) {

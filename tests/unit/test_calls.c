@@ -242,8 +242,9 @@ static void check(const struct row_of_calls *row, size_t column, int kind)
         name = long_name;
     if (name && strcmp(name, CHILD) == 0)
         name = on->child;
-    int r =
-        row->fn(t, column == COUNT(columns) - 1 ? ino_tensor(77) : image_node(&m, on->path), name);
+    int r = row->fn(
+        t, column == COUNT(columns) - 1 ? ino_make(NODE_TENSOR, 77, 0) : image_node(&m, on->path),
+        name);
     if (r != want_of(row, column, kind))
         (void)printf("\n%s '%s' %s of kind %d: %s\n", row->call, on->path, row->name, kind,
                      strerror(-r));

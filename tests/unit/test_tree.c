@@ -312,15 +312,15 @@ static void test_missing(void)
 static void test_bad_nodes(void)
 {
     const uint64_t nodes[] = {0,
-                              ino_make(INO_FIXED, 1, 0),
+                              ino_make(NODE_ROOT, 1, 0),
                               ino_row(2),
-                              ino_tensor(UINT32_MAX),
+                              ino_make(NODE_TENSOR, UINT32_MAX, 0),
                               ino_key(UINT32_MAX),
                               ino_in_slot(1, INO_ROOT),
                               UINT64_MAX,
-                              ino_tensor(6),
+                              ino_make(NODE_TENSOR, 6, 0),
                               ino_key(7),
-                              ino_tensor_file(0, 20)};
+                              ino_make(NODE_TENSOR_FILE, 0, 20)};
     struct tree_image m = model();
     struct tree_entry e;
     struct tree_file *f = NULL;
@@ -334,8 +334,8 @@ static void test_bad_nodes(void)
         CU_ASSERT_EQUAL(tree_listxattr(m.t, nodes[i], &out), -ENOENT);
     }
     /* That state no longer exists, so the kernel must look up the name again. */
-    CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
-    CU_ASSERT_EQUAL(tree_open_file(m.t, ino_whole(99, 5), O_RDONLY, &f), -ESTALE);
+    CU_ASSERT_EQUAL(tree_getattr(m.t, ino_make(NODE_WHOLE, 1, 2), NULL, &e), -ESTALE);
+    CU_ASSERT_EQUAL(tree_open_file(m.t, ino_make(NODE_WHOLE, 99, 5), O_RDONLY, &f), -ESTALE);
     CU_ASSERT_PTR_NULL(f);
     image_close(&m);
 }
