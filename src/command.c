@@ -593,14 +593,12 @@ static bool is_value(const struct option_row *row, const char *value)
 static int check_value(const struct option_row *cmd, const struct option_row *row,
                        const char *value)
 {
-    CLEANUP(buf_free) struct buf words = BUF_INIT;
     char shown[SHOW_MAX];
     if (is_value(row, value))
         return 0;
     if (strcmp(row->values, "N") == 0)
         return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
-    option_words(row, &words);
-    return misused(cmd, "%s must be %.*s, not '%s'", row->name, (int)words.len, buf_text(&words),
+    return misused(cmd, "%s must be %s, not '%s'", row->name, row->values,
                    show(shown, value, strlen(value)));
 }
 

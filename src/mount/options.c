@@ -66,14 +66,6 @@ int option_word(const struct option_row *row, const char *word)
     }
 }
 
-void option_words(const struct option_row *row, struct buf *out)
-{
-    for (const char *p = row->values, *end; *p; p = *end ? end + 1 : end) {
-        end = p + strcspn(p, "|");
-        buf_printf(out, "%s%.*s", p == row->values ? "" : *end ? ", " : " or ", (int)(end - p), p);
-    }
-}
-
 /* ---- parsing ---- */
 
 static int unknown(struct mnt_options *o, const char *arg)
@@ -174,16 +166,12 @@ static int bad_word(struct mnt_options *o, const char *name, const char *value, 
  * value and returns 0. */
 static int word(struct mnt_options *o, enum option_id id)
 {
-    CLEANUP(buf_free) struct buf list = BUF_INIT;
     const struct option_row *row;
     const char *value = value_of(o, id, &row);
     const int place = option_word(row, value);
-    if (place >= 0)
-        return place;
-    option_words(row, &list);
-    buf_char(&list, '\0');
-    (void)bad_word(o, row->name, value, buf_error(&list) ? row->values : (const char *)list.data);
-    return 0;
+    if (place < 0)
+        (void)bad_word(o, row->name, value, row->values);
+    return place < 0 ? 0 : place;
 }
 
 /* Parse "auto", or a number of bytes with an optional K, M or G. Returns false if the text is
@@ -265,16 +253,6 @@ static int check_numbers(struct mnt_options *o)
     return o->err.code;
 }
 
-static int check_values(struct mnt_options *o)
-{
-    const bool mounts = !o->cmd.show_help && !o->cmd.show_version;
-    const bool model = o->model && *o->model, mountpoint = o->mountpoint && *o->mountpoint;
-    if (mounts && !(model && mountpoint))
-        return err_set(&o->err, -EINVAL, "%s is missing (see ggufs --help)",
-                       model ? "MOUNTPOINT" : "MODEL");
-    return check_words(o);
-}
-
 /* Open the imatrix before mounting, because its path may be relative to the current directory. */
 static int open_imatrix(struct mnt_options *o)
 {
@@ -301,11 +279,14 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
         r = check_numbers(o);
     if (r == 0 && fuse_parse_cmdline(&o->args, &o->cmd) < 0)
         r = err_set(&o->err, -EINVAL, "libfuse refuses the options");
+    const bool mounts = !o->cmd.show_help && !o->cmd.show_version;
+    const bool model = o->model && *o->model, mountpoint = o->mountpoint && *o->mountpoint;
+    if (r == 0 && mounts && !(model && mountpoint))
+        r = err_set(&o->err, -EINVAL, "%s is missing (see ggufs --help)",
+                    model ? "MOUNTPOINT" : "MODEL");
     if (r == 0)
-        r = check_values(o);
-    if (r < 0)
-        return r;
-    if (o->given[MOUNT_IMATRIX])
+        r = check_words(o);
+    if (r == 0 && o->given[MOUNT_IMATRIX])
         r = open_imatrix(o);
     o->tree.read_only = o->given[MOUNT_RO] != NULL;
     o->tree.partial = o->given[MOUNT_PARTIAL] != NULL;
@@ -316,12 +297,12 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
  * takes the character after a backslash literally. */
 static int add_value(char **opts, const char *name, const char *value)
 {
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    buf_printf(&b, "%s=%s", name, value);
-    buf_char(&b, '\0');
-    if (buf_error(&b))
-        return buf_error(&b);
-    return fuse_opt_add_opt_escaped(opts, (const char *)b.data) < 0 ? -ENOMEM : 0;
+    char *text;
+    if (asprintf(&text, "%s=%s", name, value) < 0)
+        return -ENOMEM;
+    const int r = fuse_opt_add_opt_escaped(opts, text) < 0 ? -ENOMEM : 0;
+    free(text);
+    return r;
 }
 
 int mnt_options_finish(struct mnt_options *o, const struct shelf *s)

@@ -43,8 +43,6 @@ const struct option_row *option_find(const char *arg, unsigned kinds, const char
 const struct option_row *option_nearest(const char *arg, unsigned kinds, unsigned takes);
 /* Return the index of a word among the row's values, or -1. */
 int option_word(const struct option_row *row, const char *word);
-/* Append all values, in the form "auto, close or sync". */
-void option_words(const struct option_row *row, struct buf *out);
 
 /* ---- a mount ---- */
 
