@@ -3,13 +3,11 @@
 #include "shelf/models.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <unistd.h>
+#include <sys/xattr.h>
 
 #include "model/snapshot.h"
 #include "shelf/place.h"
@@ -62,20 +60,10 @@ static int add_file(struct models *m, const char *path)
 
 /* ---- mounts ---- */
 
-#define FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC in statfs(2) */
-
-static bool has(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    return (size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) < sizeof(path) &&
-           access(path, F_OK) == 0;
-}
-
+/* Return true for the directory of a model in a mount, which has the path of the model's file. */
 static bool is_mounted(const char *folder)
 {
-    struct statfs fs;
-    return statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC && has(folder, "metadata.json") &&
-           has(folder, "tensors.json") && has(folder, "model.gguf");
+    return getxattr(folder, "user.gguf.source", NULL, 0) > 0;
 }
 
 /* Add a model in a mount. Its file model.gguf has all edits. */

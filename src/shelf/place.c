@@ -489,16 +489,14 @@ static bool has_extras(const struct shelf_item *i)
 
 static int list_extras(const struct shelf_item *of, struct listing *l)
 {
-    int e = 0;
-    for (size_t i = 0; of->kind == PLACE_LINKS && e == 0 && i < of->shards; i++) {
+    const bool links = of->kind == PLACE_LINKS;
+    int e = links ? 0 : add_shown(l, PLACE_ERROR, "error", "");
+    for (size_t i = 0; links && e == 0 && i < of->shards; i++) {
         char *name = split_sibling(path_name(of->path), i, of->shards);
         e = name ? add_shown(l, PLACE_LINK, name, name) : -ENOMEM;
         free(name);
     }
-    if (of->kind == PLACE_LINKS)
-        return e;
-    e = add_shown(l, PLACE_ERROR, "error", "");
-    return e < 0 ? e : add_shown(l, of->shards ? PLACE_LINKS : PLACE_LINK, "source", "");
+    return links || e < 0 ? e : add_shown(l, of->shards ? PLACE_LINKS : PLACE_LINK, "source", "");
 }
 
 /* Make an item, whose owned members the caller frees even on failure. */

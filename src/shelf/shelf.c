@@ -513,15 +513,6 @@ bool shelf_dir_cacheable(const struct shelf_dir *d)
     return d->tree && tree_dir_cacheable(d->at.use.tree, d->tree);
 }
 
-/* Get "." or ".." and its type. */
-static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX + 1],
-                struct tree_entry *ret)
-{
-    const uint64_t node = at_node(&d->at);
-    (void)strcpy(name, i ? ".." : ".");
-    *ret = (struct tree_entry){.node = node, .attr = {.st_ino = node, .st_mode = S_IFDIR}};
-}
-
 /* Get entry i, or one after it, of what is in no tree. Only models and files are examined, and only for
  * a listing with attributes. */
 static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attrs,
@@ -558,8 +549,10 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
     }
     if (r < 0)
         return r;
-    if (*cookie < 2) {
-        dot(d, (*cookie)++, name, ret);
+    if (*cookie < 2) { /* only the type of "." and ".." is used */
+        const uint64_t node = at_node(&d->at);
+        brief_entry(node, node, S_IFDIR, ret);
+        (void)strcpy(name, (*cookie)++ ? ".." : ".");
         return 1;
     }
     return next_own(d, *cookie - (d->tree ? EXTRA_COOKIE : 2), cookie, attrs, name, ret);
