@@ -114,15 +114,12 @@ static bool is_to_stop(fuse_req_t req)
     return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
 }
 
+/* The end of the mount also ends a conversion. */
 static bool is_request_stopped(struct live_wait *w)
 {
-    return is_to_stop(((struct parked *)w)->req);
-}
-
-/* The end of the mount also ends a conversion. */
-static bool is_cut_short(struct live_wait *w)
-{
-    return is_request_stopped(w) || atomic_load(&mnt_of(((struct parked *)w)->req)->ending);
+    const struct parked *p = (struct parked *)w;
+    const bool converts = p->file && p->file->converts;
+    return is_to_stop(p->req) || (converts && atomic_load(&mnt_of(p->req)->ending));
 }
 
 /* Only the first signal arrives here; is_request_stopped() finds later ones. */
@@ -141,12 +138,9 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
         reply(req, -ENOMEM);
         return NULL;
     }
-    *p = (struct parked){
-        .wait = {.done = on_done,
-                 .request = req,
-                 .stopped = file && file->converts ? is_cut_short : is_request_stopped},
-        .req = req,
-        .file = file};
+    *p = (struct parked){.wait = {.done = on_done, .request = req, .stopped = is_request_stopped},
+                         .req = req,
+                         .file = file};
     fuse_req_interrupt_func(req, on_signal, shelf_of(req));
     return p;
 }

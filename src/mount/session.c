@@ -163,13 +163,6 @@ static bool is_covered(const struct session *s)
     return s->dev && there && there != s->dev;
 }
 
-/* Return true if the file system, whose connection has ended, is still mounted: after umount -f,
- * while programs have files open. */
-static bool is_cut_off(const struct session *s)
-{
-    return s->dev && device_there(s) == s->dev;
-}
-
 /* Unmount an idle mount, unless an edit cannot be written. Unmounting ends the loop, or fails if the
  * mount is in use again. */
 static void leave_idle(struct session *s)
@@ -291,7 +284,9 @@ static int serve_mount(struct session *s, struct err *e)
     atomic_store(&s->looped, true);
     (void)kill(getpid(), SIGTERM);
     thread_join(&s->watch);
-    shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || is_cut_off(s));
+    /* the connection has ended although it is mounted: umount -f while programs have files open */
+    const bool cut_off = s->dev && device_there(s) == s->dev;
+    shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || cut_off);
     handles_end(&s->m.handles);
     const int lost = shelf_finish(s->m.shelf);
     if (lost < 0 && r == 0)

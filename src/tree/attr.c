@@ -95,7 +95,7 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     const uint64_t known = cache ? atomic_load_explicit(cache, memory_order_relaxed) : 0;
     if (known)
         m.len = known - 1;
-    else
+    else if (a.row->text)
         a.row->text(&a, &m);
     if (buf_error(&m))
         return buf_error(&m);

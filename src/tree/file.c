@@ -139,10 +139,9 @@ static int row_open(struct tree_file *f, int flags)
     const struct about a = node_about(&v, &f->node);
     if (f->row->read)
         r = open_pieces(f, &a);
-    if (r == 0 && f->row->text) {
+    if (r == 0 && f->row->text)
         f->row->text(&a, &f->text);
-        node_state(t, &f->node, &f->text);
-    }
+    node_state(t, &f->node, &f->text);
     return r;
 }
 

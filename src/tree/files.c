@@ -407,13 +407,6 @@ static void findings_text(const struct about *a, struct buf *out)
     end_findings(check_rules(&whole, finding_line, out), s->name[0], out);
 }
 
-/* The tree adds the text (nodes.h). */
-static void no_text(const struct about *a, struct buf *out)
-{
-    (void)a;
-    (void)out;
-}
-
 /* ---- the table ---- */
 
 // clang-format off
@@ -441,7 +434,7 @@ const struct row files_root[] = {
     {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(BF16)},
     {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
     {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, LINES(SHA256)},
-    {.name = "errors",        .flags = ROW_WHOLE | ROW_STATE | ROW_ERRORS, .text = no_text},
+    {.name = "errors",        .flags = ROW_WHOLE | ROW_STATE | ROW_ERRORS},
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(tensor)
