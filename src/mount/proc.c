@@ -3,7 +3,6 @@
 #include "mount/proc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdint.h>
@@ -11,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
-#include <unistd.h>
 
-#include "base/bytes.h"
+#include "base/buf.h"
 #include "base/lock.h"
 #include "base/sys.h"
 #include "mount/log.h"
@@ -76,21 +74,19 @@ bool stops_by_status(const char *status)
     return pending & (ASKS | ~(caught | HARMLESS));
 }
 
-/* The list of a thread's groups may be long. */
-#define STATUS_MOST ((size_t)1 << 20)
-
 bool stops_thread(pid_t thread)
 {
-    char path[64];
-    CLEANUP(buf_free) struct buf status = BUF_INIT;
+    char path[64], *status = NULL;
+    size_t cap = 0;
     if (thread <= 0) /* the thread is in another container */
         return true;
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read_all(fd, STATUS_MOST, &status) < 0)
-        return true;
-    buf_char(&status, '\0');
-    return buf_error(&status) || stops_by_status((const char *)status.data);
+    FILE *f = fopen(path, "re");
+    const bool stops = !f || getdelim(&status, &cap, '\0', f) < 0 || stops_by_status(status);
+    if (f)
+        (void)fclose(f);
+    free(status);
+    return stops;
 }
 
 /* ---- the holder of a lock ---- */
