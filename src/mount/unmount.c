@@ -182,12 +182,11 @@ static void log_attribute(const char *at, const char *name, const char *kind, co
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     (void)add_attribute(at, name, &text);
-    const char *end = buf_text_end(&text), *stop;
-    for (const char *p = buf_text(&text); p < end; p = stop + 1) {
-        stop = memchr(p, '\n', (size_t)(end - p));
-        stop = stop ? stop : end;
-        log_line(LOG_WARNING, "%s: %s: %.*s", shown, kind, (int)(stop - p), p);
-    }
+    buf_char(&text, '\0');
+    char *rest = buf_error(&text) ? NULL : (char *)text.data;
+    for (const char *line; (line = strsep(&rest, "\n"));)
+        if (*line)
+            log_line(LOG_WARNING, "%s: %s: %s", shown, kind, line);
 }
 
 /* Write what is pending. Logs what is not in the file, and what backup there is. */

@@ -281,7 +281,7 @@ class Operands(unittest.TestCase):
         for arguments, line in (
                 ((a,), 'takes two models, or two directories'),
                 ((a, a, a), 'takes two models, or two directories'),
-                (('--only=all', a, a), "--only must be keys or tensors, not 'all'"),
+                (('--only=all', a, a), "--only must be keys|tensors, not 'all'"),
                 (('--tolerance=x', a, a), '--tolerance=x: must be a number of at least 0'),
                 (('--tolerance=-1', a, a), '--tolerance=-1: must be a number'),
                 (('--tolerance=', a, a), 'must be a number'),
