@@ -25,41 +25,47 @@ static int make_log(const struct logs *s, struct log **ret, struct err *e)
     return r;
 }
 
-/* True if nothing else refers to the log. Call with the lock held, so that no new references can be
- * made. */
-static bool is_unused(const struct log *log)
+/* Take out a log that nothing else refers to, so that no new references can be made. Call with the
+ * lock held. */
+static struct log *take_unused(struct logs *s)
 {
-    return atomic_load(&log->refs) == 1;
+    struct log **at = &s->now, *log;
+    while ((log = *at) && atomic_load(&log->refs) > 1)
+        at = &log->next;
+    if (log)
+        *at = log->next;
+    return log;
 }
 
-/* Replace the log. Returns the old one, to be closed without the lock. */
-static struct log *swap(struct logs *s, struct log *now)
+void logs_rest(struct logs *s)
 {
-    struct log *old = s->now;
-    s->now = now;
-    return old;
+    struct log *log;
+    do {
+        lock_take(s->lock);
+        log = take_unused(s);
+        lock_drop(s->lock);
+        log_unref(log);
+    } while (log);
 }
 
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e)
 {
-    struct log *old = NULL, *made;
+    struct log *made;
+    logs_rest(s);
     lock_take(s->lock);
-    if (s->now && (is_unused(s->now) || log_end(s->now) >= LARGE || atomic_load(&s->now->lost)))
-        old = swap(s, NULL);
-    while (!s->now) {
+    while (!s->now || log_end(s->now) >= LARGE || atomic_load(&s->now->lost)) {
         lock_drop(s->lock);
-        log_unref(old);
         int r = make_log(s, &made, e);
         if (r < 0)
             return r;
         lock_take(s->lock);
-        old = swap(s, made);
+        made->next = s->now;
+        s->now = made;
     }
     *at = log_take(s->now, n, phase);
     *ret = log_ref(s->now);
     lock_drop(s->lock);
-    log_unref(old);
     return 0;
 }
 
@@ -81,14 +87,6 @@ int logs_check(const struct logs *s, const struct extents *of, struct err *e)
 int logs_failed(int r, struct err *e)
 {
     return err_sys(e, r, "cannot write a draft beside the model");
-}
-
-void logs_rest(struct logs *s)
-{
-    lock_take(s->lock);
-    struct log *old = s->now && is_unused(s->now) ? swap(s, NULL) : NULL;
-    lock_drop(s->lock);
-    log_unref(old);
 }
 
 /* ---- bytes written to a view ---- */

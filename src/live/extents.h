@@ -17,7 +17,9 @@
 struct logs {
     const struct edit_file *f; /* not owned; only its constant members are used */
     struct lock *lock;         /* not owned: the lock of the live state, which protects `now` */
-    struct log *now;           /* a reference; NULL: no log */
+    /* References to the log and, after it, to those that are still used; NULL: no log. So the last
+     * reference, which closes a file, is never dropped with the lock held. */
+    struct log *now;
 };
 
 /* Call log_take() on the model's log; *ret is a reference to it. Returns 0, or -errno with a
@@ -31,7 +33,7 @@ int logs_failed(int r, struct err *e);
 struct extents;
 /* Call log_check() on each log that these extents are in. */
 int logs_check(const struct logs *s, const struct extents *of, struct err *e);
-/* Drop the log if nothing needs it. */
+/* Close the logs that nothing needs. */
 void logs_rest(struct logs *s);
 
 /*

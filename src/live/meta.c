@@ -476,10 +476,13 @@ int live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n,
               size_t *ret)
 {
     LOCKED(&l->lock);
-    const struct buf *b = &h->file->text;
+    const struct file *f = h->file;
+    const struct buf *b = &f->text;
     const int r = h->writes ? draft_load(l, h->file, 0) : 0;
     if (r < 0)
         return r;
+    if (h->writes && f->kind == FILE_KEY && !f->name && f->state == DRAFT_NONE)
+        return -ESTALE; /* the key went before its text was needed */
     *ret = (size_t)within_u64(off, n, b->len);
     if (*ret > 0)
         memcpy(dst, b->data + off, *ret);

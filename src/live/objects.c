@@ -278,5 +278,6 @@ void objects_close(struct live *l)
         free(o);
     }
     table_free(&l->tensors.by_number);
-    log_unref(l->logs.now);
+    for (struct log *log; (log = l->logs.now); log_unref(log))
+        l->logs.now = log->next;
 }

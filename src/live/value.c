@@ -164,17 +164,17 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
 {
     int r = 0;
     f->pins++;
-    while (r == 0 && lacks_text(f, off)) {
+    while (r >= 0 && lacks_text(f, off)) {
         CLEANUP(buf_free) struct buf text = BUF_INIT;
         const uint64_t changes = l->changes;
-        r = value_text(l, f->name, &text);
+        r = value_text(l, f->name, &text) < 0 ? -ENOMEM : 1;
         if (r < 0 || changes != l->changes || !lacks_text(f, off))
             continue;
         buf_free(&f->text);
         f->text = text;
         text = BUF_INIT;
         enter_draft(l, f, DRAFT_CLEAN);
-        r = 1;
+        break;
     }
     f->pins--;
     return r;

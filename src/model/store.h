@@ -47,6 +47,7 @@ struct sys;
  * never reused, so bytes that a piece refers to never change.
  */
 struct log {
+    struct log *next; /* its owner's */
     atomic_uint refs;
     struct source src;     /* the file; see log_source() for its size */
     _Atomic(uint64_t) end; /* number of bytes taken so far */

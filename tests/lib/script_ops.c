@@ -463,34 +463,33 @@ OP(clear)
 
 /* ---- looking at files ---- */
 
-/* Read everything from a handle, NUL-terminated; brief: with long runs made short. */
-static void read_all(struct run *r, const struct handle *h, bool brief, struct buf *out)
+/* Read everything from a handle, NUL-terminated; brief: with long runs made short. Returns 0 or
+ * -errno, with nothing read. */
+static int read_all(struct run *r, const struct handle *h, bool brief, struct buf *out)
 {
     struct tree_entry e = {0};
     int got = tree_getattr(r->t, h->node, h->f, &e);
     const size_t room = got < 0 || e.attr.st_size < 1 << 16 ? 1 << 16 : (size_t)e.attr.st_size + 1;
     struct reply reply = {.scratch = malloc(room)};
     got = tree_read(h->f, 0, room, &reply);
-    if (got < 0)
-        script_fail(r, "cannot be read: %s", strerror(-got));
-    else if (brief)
+    if (got == 0 && brief)
         script_model_brief(out, reply.bytes, reply.len);
-    else
+    else if (got == 0)
         buf_add(out, reply.bytes, reply.len);
     buf_char(out, '\0');
     tree_reply_done(&reply);
     free(reply.scratch);
+    return got;
 }
 
 OP(read)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct handle *h = handle(r, arg[0]);
-    if (!h->f)
-        return 0;
-    read_all(r, h, false, &text);
-    expect(r, buf_text(&text), arg[1]);
-    return 0;
+    int got = h->f ? read_all(r, h, false, &text) : 0;
+    if (h->f && got == 0)
+        expect(r, buf_text(&text), arg[1]);
+    return got;
 }
 
 OP(text)

@@ -332,6 +332,12 @@ static const struct script scripts[] = {
     {"a program can write past the end of a key that was removed", NULL,
      "open A a.name rw; write A two; flush A; rm a.name; write A x 9; close A; gone a.name; fsync",
      A_COUNT A_OTHER A_LIST},
+    {"the text of a key that went before it was read is no empty one", NULL,
+     "open A a.name rw; rm a.name; read A '' =ESTALE; close A; open A a.count rw; open B a.count "
+     "rw;"
+     "read B '7\n'; put .x 9; mv .x a.count; read A '7\n'; close A; close B; open A a.count rw;"
+     "put .x 10; mv .x a.count; read A '' =ESTALE; close A",
+     "a.count:u32=10 " A_OTHER A_LIST},
     {"only links can be read as links", NULL,
      "link .l target; open A .l rw creat =ELOOP; readlink .l target; readlink a.name x =EINVAL;"
      "rm .l",
