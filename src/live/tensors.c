@@ -298,7 +298,7 @@ bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], u
 {
     LOCKED(&l->lock);
     const struct object *o = l->tensors.fresh;
-    while (o && o->number < *i)
+    while (o && (o->gone || o->number < *i)) /* it may be removed while it is added */
         o = o->next;
     if (!o)
         return false;

@@ -30,6 +30,7 @@ struct handle {
     uint8_t kind, form;
     bool is_short; /* truncated, and not written since */
     bool failed;   /* a write or flush was refused */
+    int repeats;   /* the error of a write that its flushes repeat, or 0 */
     uint32_t opened;
 };
 enum { NOT_OF_TENSOR = -1 };

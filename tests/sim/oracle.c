@@ -216,6 +216,17 @@ static bool is_shown(const struct state *s, int f)
     return (d == EMPTIED || d == WRITTEN) && writers(s, f, false);
 }
 
+/* Returns whether nobody has a draft of the file: its last release may wait to be judged, and until
+ * then the draft is what others append to. */
+static bool has_no_draft(const struct state *s, int f)
+{
+    bool waits = false;
+    for (unsigned i = 0; i < s->queued; i++)
+        waits |= s->queue[i].kind == EDIT_TEXT && s->queue[i].file == f &&
+                 s->queue[i].version == s->file[f].version;
+    return !waits && !writers(s, f, false);
+}
+
 /* Returns whether its writers have flushed, and it was judged. */
 static bool is_over(const struct state *s, int f)
 {
@@ -398,13 +409,18 @@ static void emit_done(const struct state *s, int caller, int result)
     emit(&t);
 }
 
-static void wait_turn(struct state *s, int caller, struct waiting q)
+static void into_queue(struct state *s, int caller, struct waiting q)
 {
     if (s->queued == WAITING)
         sched_fail("the oracle has too short a queue");
     q.caller = (int8_t)caller;
     q.gone = s->now.gone;
     s->queue[s->queued++] = q;
+}
+
+static void wait_turn(struct state *s, int caller, struct waiting q)
+{
+    into_queue(s, caller, q);
     if (caller >= 0) {
         s->call[caller].phase = QUEUED;
         s->call[caller].waits = true;
@@ -481,7 +497,7 @@ static void opened(struct state *s, unsigned c, int f, bool emptied)
     const struct op *q = &o->op[c];
     struct file *x = &s->file[f];
     const int k = key_of(s, f);
-    const bool writes = q->flags & F_WRITE, first = !writers(s, f, false);
+    const bool writes = q->flags & F_WRITE, first = has_no_draft(s, f);
     if (writes && (first || (k >= 0 && is_over(s, f)))) {
         if (k >= 0)
             x->text = text_of(stored(s, k));
@@ -498,6 +514,21 @@ static void opened(struct state *s, unsigned c, int f, bool emptied)
     }
 }
 
+/* The call opens a file that is there. Its draft may be over; if it was a new key's, a type given
+ * since then counts or does not, because the file is only there until a late release. */
+static void open_there(const struct state *s, unsigned c, int f)
+{
+    const unsigned typed = s->file[f].typed;
+    const int k = key_of(s, f);
+    struct state t = *s;
+    opened(&t, c, f, o->op[c].flags & F_TRUNC);
+    emit_done(&t, (int)c, 0);
+    if (k < 0 || stored(s, k) || t.file[f].typed == typed)
+        return;
+    t.file[f].typed = (uint8_t)typed;
+    emit_done(&t, (int)c, 0);
+}
+
 static void start_open(struct state *s, unsigned c)
 {
     const struct op *q = &o->op[c];
@@ -507,8 +538,7 @@ static void start_open(struct state *s, unsigned c)
         emit_done(s, (int)c, GONE);
     if (f < 0 || (s->file[f].name < 0 && q->flags & F_WRITE))
         return;
-    opened(s, c, f, q->flags & F_TRUNC);
-    emit_done(s, (int)c, 0);
+    open_there(s, c, f);
 }
 
 static void start_create(struct state *s, unsigned c)
@@ -521,9 +551,10 @@ static void start_create(struct state *s, unsigned c)
         fails(&t, (int)c);
     }
     if (s->now.file[q->name] >= 0) {
-        if (!(q->flags & F_EXCL))
-            opened(s, c, s->now.file[q->name], q->flags & F_TRUNC);
-        emit_done(s, (int)c, q->flags & F_EXCL ? -EEXIST : 0);
+        if (q->flags & F_EXCL)
+            emit_done(s, (int)c, -EEXIST);
+        else
+            open_there(s, c, s->now.file[q->name]);
         return;
     }
     const bool helper = q->name >= KEYS;
@@ -637,6 +668,13 @@ static bool has_empty_value(const struct state *s, int f)
     return !type || type == TYPE_STRING;
 }
 
+/* Returns whether the last release of a key's file is an edit. */
+static bool brings_text(const struct state *s, int f)
+{
+    const unsigned d = s->file[f].draft;
+    return d == WRITTEN || (d == EMPTIED && has_empty_value(s, f));
+}
+
 static void start_release(struct state *s, unsigned c)
 {
     struct handle_of *h = &s->handle[o->op[c].handle];
@@ -646,8 +684,7 @@ static void start_release(struct state *s, unsigned c)
     done(s, (int)c, 0);
     if (!writes || writers(s, f, false))
         emit(s);
-    else if (key_of(s, f) >= 0 && (s->file[f].draft == WRITTEN ||
-                                   (s->file[f].draft == EMPTIED && has_empty_value(s, f))))
+    else if (key_of(s, f) >= 0 && brings_text(s, f))
         wait_turn(s, NONE, judged(s, f, false));
     else
         emit(s);
@@ -681,12 +718,12 @@ static void rename_to_helper(struct state *s, unsigned c, int f)
     const bool key = !x->helper;
     if (key) {
         const value_t v = stored(s, from);
-        const bool shown = is_shown(s, f);
-        if (!shown && !(writers(s, f, false) && !v))
+        const bool keeps = is_shown(s, f) || (writers(s, f, false) && !v);
+        if (!keeps)
             x->text = text_of(v);
         if (x->draft != EMPTIED)
             rewrite(s, f, CLEAN);
-        x->given = shown && x->typed;
+        x->given = keeps && x->typed; /* what the text has been given goes with it */
         x->type = (uint8_t)(x->given ? x->typed : type_of(v));
         x->typed = 0;
         x->helper = true;
@@ -805,7 +842,7 @@ static void start_truncate(struct state *s, unsigned c)
     fails(s, (int)c);
     struct file *x = &s->file[f];
     const int k = key_of(s, f);
-    if (k >= 0 && (!writers(s, f, false) || is_over(s, f)))
+    if (k >= 0 && (has_no_draft(s, f) || is_over(s, f)))
         x->typed = 0;
     x->text = (struct chars){"", 0};
     rewrite(s, f, EMPTIED);
@@ -948,6 +985,8 @@ static void end_edit(struct state *s, const struct waiting *q, int why, bool oth
     }
     spare(s, q->to, false);
     become(s, q->file, q->to);
+    if (q->kind == EDIT_NAME && !writers(s, q->file, false) && brings_text(s, q->file))
+        into_queue(s, NONE, judged(s, q->file, false)); /* it was closed when it was a helper */
 }
 
 /* other: in the other of two ways that are both right. written: if the key was removed, that is in
