@@ -492,7 +492,7 @@ void overlay_ready(struct live *l, bool fully, struct err *e)
     *e = (struct err){0};
     lock_take(&l->lock);
     const bool asks = l->started && !l->busy; /* else the file is the worker's */
-    struct edit_file f = *l->file;
+    struct edit_file f = asks ? *l->file : (struct edit_file){0};
     struct store *s = store_ref(l->disk.store);
     lock_drop(&l->lock);
     f.fd = s->file[0]->fd;
