@@ -13,8 +13,23 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/sys.h"
+
+/* Maximum size in bytes of the list of mounts, enough for about 100,000 mounts. */
+#define LIST_MAX ((size_t)16 << 20)
+
+int read_all(int fd, size_t most, struct buf *ret)
+{
+    char piece[4096];
+    ssize_t n;
+    do {
+        n = read(fd, piece, sizeof(piece));
+        buf_add(ret, piece, n > 0 ? (size_t)n : 0);
+    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most);
+    int e = n < 0 ? -errno : buf_error(ret);
+    (void)close(fd);
+    return e;
+}
 
 /* Decode the octal escapes (\ooo) of white space and backslashes, in place. */
 static void mount_unescape(char *text)
@@ -86,16 +101,18 @@ bool mount_is_ggufs(const struct mount *m)
 
 int mounts_load(struct mounts *ms)
 {
-    size_t cap = 0;
+    char *line, *end;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
     *ms = (struct mounts){0};
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    if (!f)
-        return -errno;
-    const ssize_t n = getdelim(&ms->text, &cap, '\0', f);
-    int r = n < 0 && !feof(f) ? -errno : 0;
-    (void)fclose(f);
-    for (char *line = ms->text, *end; n > 0 && r == 0 && (end = strchr(line, '\n'));
-         line = end + 1) {
+    int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : read_all(fd, LIST_MAX, &text);
+    buf_char(&text, '\0');
+    if (r == 0)
+        r = buf_error(&text);
+    if (r < 0)
+        return r;
+    ms->text = line = (char *)buf_steal(&text);
+    for (; r == 0 && (end = strchr(line, '\n')); line = end + 1) {
         *end = '\0';
         r = array_grow(&ms->mount, &ms->cap, ms->n, sizeof(*ms->mount));
         if (r == 0 && mount_parse(line, &ms->mount[ms->n]))

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/buf.h"
+
 /* A mount. The strings point into the parsed line and are not trusted. */
 struct mount {
     long id;
@@ -49,5 +51,9 @@ char *mounts_path(const char *given);
 bool path_of_fd(int fd, char ret[PATH_MAX]);
 /* Return the mount that contains this real path, or NULL with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
+
+/* Read a file to its end, or until there are more than `most` bytes. Closes the descriptor. Returns
+ * 0 or -errno. */
+int read_all(int fd, size_t most, struct buf *ret);
 
 #endif

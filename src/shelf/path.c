@@ -206,20 +206,12 @@ void found_close(struct path_found *f)
 
 int found_text(const struct path_found *f, size_t most, struct buf *ret)
 {
-    char path[64], piece[4096];
-    ssize_t n;
+    char path[64];
     if (!S_ISREG(f->st.st_mode))
         return -EINVAL;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return -errno;
-    do {
-        n = read(fd, piece, sizeof(piece));
-        buf_add(ret, piece, n > 0 ? (size_t)n : 0);
-    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most);
-    const int e = n < 0 ? -errno : buf_error(ret);
-    (void)close(fd);
+    int e = fd < 0 ? -errno : read_all(fd, most, ret);
     return e == 0 && ret->len > most ? -EFBIG : e;
 }
 
