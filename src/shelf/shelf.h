@@ -98,7 +98,7 @@ int shelf_release(struct tree_file *f);
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);
 /* If r is 0, convert the node numbers in an entry from those of the tree in use to those of the
- * mount, and count the kernel's reference to the slot. Returns r. */
+ * mount. Returns r. */
 int shelf_given(const struct use *u, int r, struct tree_entry *e);
 /* Rename a file within one directory, or move it to another directory of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
