@@ -163,7 +163,7 @@ static void remove_later(struct live *l, struct name *x)
     l->n_gone++;
     l->changes++;
     newest_touch(l->newest);
-    queue_later(l, QUEUE_REMOVALS, true);
+    queue_later(l, true);
 }
 
 /* True for keys that every model needs or that this program reserves for itself. */

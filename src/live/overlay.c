@@ -347,7 +347,7 @@ static void state_accepted(struct live *l, const struct view *g, bool written)
         l->trouble = (struct err){0};
     } else {
         edit_keep(&l->pending, edit_mark(&l->pending));
-        queue_later(l, QUEUE_EDITS, false);
+        queue_later(l, false);
     }
     if (l->n_gone)
         names_removed(l);
@@ -358,7 +358,7 @@ static void state_accepted(struct live *l, const struct view *g, bool written)
         l->old[2] = view_ref(g);
         show_state(l, &l->old[2], l->changes);
     } else if (written) { /* removed while it was written */
-        queue_later(l, l->tensors.n_gone ? QUEUE_TENSORS : QUEUE_REMOVALS, true);
+        queue_later(l, true);
     }
     if (mapped)
         newest_drop_file(l->newest);

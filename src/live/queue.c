@@ -240,9 +240,12 @@ void queue_tick(struct live *l, const struct timespec *at)
     pool_call_at(&l->queue.tick, at);
 }
 
-void queue_later(struct live *l, unsigned seconds, bool removes)
+void queue_later(struct live *l, bool removes)
 {
     struct queue *s = &l->queue;
+    const unsigned seconds = !removes            ? QUEUE_EDITS
+                             : l->tensors.n_gone ? QUEUE_TENSORS
+                                                 : QUEUE_REMOVALS;
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;

@@ -64,12 +64,12 @@ bool queue_is_idle(const struct live *l);
 /* Write what is pending, after all requests before. hurry: what tensors_hurry() returned, or 0.
  * Returns as queue_add(). */
 int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w);
-/* Have pending edits written in this many seconds: removals, or collected edits. */
-void queue_later(struct live *l, unsigned seconds, bool removes);
+/* Have pending edits written later: removals, or collected edits. */
+void queue_later(struct live *l, bool removes);
 /* A removal was taken back: if nothing else is pending, nothing is due, and nothing is in trouble. */
 void queue_spared(struct live *l);
 #define QUEUE_REMOVALS 1 /* seconds after the last removal */
-#define QUEUE_TENSORS 2  /* the same of a tensor */
+#define QUEUE_TENSORS 2  /* the same if tensors are removed */
 #define QUEUE_EDITS 10   /* seconds after the last collected edit */
 #define QUEUE_LATEST 60  /* seconds after the first */
 /* Call at `made.due`. */

@@ -185,7 +185,7 @@ int live_tensor_remove(struct live *l, const char *file)
     object_set_error(l, o, NULL);
     l->changes++;
     newest_touch(l->newest);
-    queue_later(l, QUEUE_TENSORS, true);
+    queue_later(l, true);
     return 0;
 }
 
@@ -354,8 +354,9 @@ static int check_views(const struct object *o, struct err *e)
     return d ? d->why.code : 0;
 }
 
-/* Return the draft of the view that counts, or NULL. */
-static struct view_draft *view_that_counts(const struct object *o)
+/* Return the draft of the view that counts, or NULL; at the end of the daemon, not one that is still
+ * being written. */
+static struct view_draft *view_that_counts(const struct live *l, const struct object *o)
 {
     /* Views of the same type are adjacent; the view that also defines the shape comes first. */
     static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
@@ -363,7 +364,7 @@ static struct view_draft *view_that_counts(const struct object *o)
     struct view_draft *d = NULL;
     for (size_t i = 0; i < COUNT(order) && !(d && d->changed && d->size > 0); i++)
         d = object_draft(o, order[i]);
-    return d && d->changed && d->size > 0 ? d : NULL;
+    return d && d->changed && d->size > 0 && !(l->ending && d->dirty) ? d : NULL;
 }
 
 /* Return the draft of a text that was flushed, or NULL. */
@@ -417,7 +418,7 @@ static int judge_new(struct live *l, struct tensor_request *t, struct tensor_edi
     if (r == 0)
         r = take_part(l, find_text(o, TENSOR_SHAPE), &shape, &new.shape);
     if (r == 0)
-        r = take_part(l, view_that_counts(o), &data, &new.data);
+        r = take_part(l, view_that_counts(l, o), &data, &new.data);
     lock_drop(&l->lock);
     r = r < 0 ? err_sys(e, r, "cannot judge it") : tensor_judge_new(&new, &l->logs, &watch, ret, e);
     tensor_round_free(&type);

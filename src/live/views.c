@@ -58,10 +58,31 @@ static uint64_t limit_of(const struct tensor_base *b, enum tensor_view view)
 static void stored_header(const struct tensor_base *b, enum tensor_view view, struct npy *ret)
 {
     uint8_t head[1024];
-    const size_t n = (size_t)min_u64(sizeof(head), tensor_view_size(b, view));
+    const uint64_t values = b->t ? b->t->n_elem * tensor_views[view].form->width : 0;
+    const uint64_t n = tensor_view_size(b, view) - values;
     *ret = (struct npy){0};
-    if (n && tensor_view_read(b, view, 0, head, n) == 0)
-        (void)npy_parse(head, n, ret, NULL);
+    if (b->t && n > 0 && n <= sizeof(head) && tensor_view_read(b, view, 0, head, (size_t)n) == 0)
+        (void)npy_parse(head, (size_t)n, ret, NULL);
+}
+
+/*
+ * Drop what was accepted. But an array whose values lie elsewhere than in the view (of another width
+ * or order) stays as long as it is open, because programs may have it mapped: what they store later
+ * would be taken for other values.
+ */
+static void view_settle(const struct live *l, struct view_draft *d, uint64_t epoch)
+{
+    struct npy is = {0};
+    struct tensor_base b;
+    if (d->writers && d->npy.header) {
+        tensor_base_get(l, d->object->number, &b);
+        stored_header(&b, d->view, &is);
+        tensor_base_free(&b);
+    }
+    if (is.header == d->npy.header && is.width == d->npy.width && is.fortran == d->npy.fortran)
+        draft_settle(d, epoch);
+    else
+        d->settled = epoch;
 }
 
 /* Begin a draft over the tensor as it is, unless it has begun. */
@@ -101,11 +122,17 @@ static void flushed(struct live *l, struct live_view *h)
     h->owes = false;
 }
 
+/* True if something was written that was neither accepted nor refused. */
+static bool draft_is_due(const struct view_draft *d)
+{
+    return d->changed && d->touched > d->refused && d->touched > d->settled;
+}
+
 /* True if all that was written was accepted or refused, and nobody is writing on: a release may come
  * late. */
 static bool draft_is_over(const struct view_draft *d)
 {
-    return !d->dirty && !(d->changed && d->touched > d->refused);
+    return !d->dirty && !draft_is_due(d);
 }
 
 /* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
@@ -119,7 +146,10 @@ static bool is_busy(struct live *l, struct object *o, uint32_t row)
         busy |= !draft_is_over(d);
         if (!draft_is_over(d))
             continue;
+        const bool kept = d->changed && d->touched <= d->settled;
         draft_reset(d);
+        if (kept)
+            (void)err_set(&d->why, -ESTALE, "another view was written: open it again");
         o->cold |= (uint32_t)1 << d->row;
         draft_reap(l, d);
     }
@@ -250,6 +280,7 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
     if (r < 0)
         return logs_failed(r, e);
     lock_take(&l->lock);
+    touch(l, h); /* another view of a new tensor may have been copied meanwhile */
     begin(l, d);
     x.epoch = h->o->epoch;
     r = grow(d, off);
@@ -344,8 +375,10 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
     lock_take(&d->io);
     int r = begin_write(l, h, size == 0, &b);
     lock_take(&l->lock);
-    if (r == 0)
+    if (r == 0) {
+        touch(l, h);
         r = draft_resize(l, d, &b, size, &e);
+    }
     lock_drop(&l->lock);
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, r, &e) : r > 0 ? 0 : r;
@@ -440,7 +473,7 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
         }
         return r;
     }
-    draft_settle(d, t->round.epoch);
+    view_settle(l, d, t->round.epoch);
     if (q->changed || view_is_text(d->view))
         object_set_error(l, t->o, NULL);
     if (q->changed)
@@ -470,19 +503,28 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     return queue_add(l, q, w);
 }
 
+/* Have a draft judged for nobody. If that cannot be, drop it, and say so. */
+static void ask_or_tell(struct live *l, struct view_draft *d, bool last)
+{
+    struct err e = {0};
+    if (err_sys(&e, ask(l, d, WHEN_MODE, last, NULL), "cannot be judged") == 0)
+        return;
+    (void)object_refused(l, d->object, &e);
+    draft_reset(d);
+}
+
 void views_added(struct live *l, struct object *o, uint64_t epoch)
 {
     for (struct view_draft *d = o->drafts; d; d = d->next)
-        draft_settle(d, max_u64(d->copied, epoch));
+        view_settle(l, d, max_u64(d->copied, epoch));
     for (struct view_draft *d = o->drafts, *next; d; d = next) {
         next = d->next;
-        if (d->dirty || d->judging || d->why.code || !draft_is_written(d)) {
+        if (d->dirty || d->judging || d->why.code || !draft_is_written(d) || !draft_is_due(d)) {
             draft_reap(l, d);
             continue;
         }
         draft_enter(l, d);
-        if (ask(l, d, WHEN_MODE, !d->writers, NULL) < 0)
-            draft_reset(d);
+        ask_or_tell(l, d, !d->writers);
         draft_leave(l, d);
         next = o->drafts; /* the lock was dropped */
     }
@@ -632,7 +674,7 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
     flushed(l, h);
     if (h->wrote > d->lost.after && h->wrote <= d->lost.upto)
         return d->lost.why;
-    if (d->why.code || !draft_is_written(d))
+    if (d->why.code || !draft_is_written(d) || d->touched <= d->settled)
         return d->why.code;
     if (!h->o->fresh)
         return ask(l, d, when, false, w);
@@ -688,13 +730,14 @@ static void end_writing(struct live *l, struct view_draft *d)
 {
     const struct err never = {.code = -ECANCELED, .msg = "the file was written but never closed"};
     struct object *o = d->object;
-    struct err e = {0};
-    const bool due = draft_is_written(d) && d->touched > d->refused && !d->why.code;
-    if (o->fresh)
+    const bool due = draft_is_written(d) && draft_is_due(d) && !d->why.code;
+    if (o->fresh) {
+        d->dirty &= l->ending;
         return;
+    }
     const bool asks = due && !(l->ending && d->dirty);
-    if (asks && err_sys(&e, ask(l, d, WHEN_MODE, true, NULL), "cannot be judged") < 0)
-        (void)object_refused(l, o, &e);
+    if (asks)
+        ask_or_tell(l, d, true);
     if (due && !asks)
         (void)object_refused(l, o, &never);
     /* Who opens the view from now on begins anew, but for a header alone, which waits for the rest. */

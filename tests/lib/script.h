@@ -28,7 +28,8 @@
  *     open H PATH WORD...    r, w, rw; trunc, append, creat, excl, mkstemp (exclusively, mode 0600)
  *     note H; node H WORD...      note the node of H; open it without a name
  *     write H TEXT           at the handle's offset; write H TEXT OFFSET: at that offset
- *     poke H OFFSET 'F...'   little-endian floats; npy H SHAPE 'F...'  a whole .npy
+ *     poke H OFFSET 'F...'   little-endian floats
+ *     npy H SHAPE 'F...' [fortran]        a whole .npy, in C order or in Fortran order
  *     dots H N STEP          N X's, STEP apart
  *     read H TEXT            reading up to the end gives TEXT
  *     size H N               fstat

@@ -317,14 +317,15 @@ OP(dots)
     return got;
 }
 
-/* Write a whole .npy of float32 with this shape. */
+/* Write a whole .npy of float32 with this shape, in C order unless a further argument is given. */
 OP(npy)
 {
     uint8_t bytes[128 + 4 * FLOATS] = "\x93NUMPY\x01\x00\x76";
     size_t n = floats_of(arg[2], bytes + 128);
     struct handle *h = handle(r, arg[0]);
-    int len = snprintf((char *)bytes + 10, 118,
-                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", arg[1]);
+    int len =
+        snprintf((char *)bytes + 10, 118, "{'descr': '<f4', 'fortran_order': %s, 'shape': (%s), }",
+                 arg[3] ? "True" : "False", arg[1]);
     memset(bytes + 10 + len, ' ', 118 - (size_t)len);
     bytes[127] = '\n';
     return h->f ? tree_write(h->f, 0, bytes, 128 + n, &w->wait) : 0;
@@ -988,7 +989,7 @@ const struct script_op script_ops[] = {
     {"open", op_open, 3, 8, false}, {"note", op_note, 1, 1, false}, {"node", op_node, 2, 8, false},
     {"write", op_write, 2, 3, false}, {"flush", op_flush, 1, 1, false}, {"release", op_release, 1, 1, false},
     {"close", op_close, 1, 1, false}, {"trunc", op_trunc, 2, 2, false}, {"allocate", op_allocate, 3, 4, false},
-    {"poke", op_poke, 3, 3, false}, {"dots", op_dots, 3, 3, false}, {"npy", op_npy, 3, 3, false},
+    {"poke", op_poke, 3, 3, false}, {"dots", op_dots, 3, 3, false}, {"npy", op_npy, 3, 4, false},
     {"put", op_put, 2, 2, false}, {"add", op_add, 2, 2, false}, {"floats", op_floats, 2, 2, false},
     {"truncate", op_truncate, 2, 2, false}, {"rm", op_rm, 1, 1, false}, {"rmdir", op_rmdir, 1, 1, false},
     {"mkdir", op_mkdir, 1, 1, false}, {"mv", op_mv, 2, 2, false}, {"mvnew", op_mvnew, 2, 2, false},

@@ -245,6 +245,22 @@ class NumPy(Views):
             self.set(b'f.weight', dims=shape[::-1], data=values.tobytes())
             self.sync()
             self.check()
+        # Arrays whose values lie elsewhere than in the view, of several pages; the default is '<f8'.
+        for dtype, fortran in ((None, False), ('<f2', False), ('<f4', True)):
+            values = np.arange(64 * 300, dtype='<f4').reshape(300, 64) % 1000
+            array = np.lib.format.open_memmap(self.tensor('f.weight', 'f32.npy'), 'w+', dtype, values.shape, fortran)
+            array[:] = values
+            array.flush()
+            values[:, 50] = array[:, 50] = -1
+            array.flush()
+            self.assertTrue((np.fromfile(self.tensor('f.weight', 'f32'), '<f4') == values.ravel()).all())
+            self.assertTrue((array == values).all())
+            values[200] = array[200] = 7
+            del array
+            until(lambda: (np.fromfile(self.tensor('f.weight', 'f32'), '<f4') == values.ravel()).all())
+            self.set(b'f.weight', dims=values.shape[::-1], data=values.tobytes())
+            self.sync()
+            self.check()
 
 
 class Caches(Views):

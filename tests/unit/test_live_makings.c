@@ -6,6 +6,11 @@
 #define MODEL "a:I8:8=abcdefgh " REST
 #define FAR "99999999999999999"
 
+/* A new tensor, one of whose files is still open, is being added. */
+#define MAKES_OPEN                                                                              \
+    "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat rw; write A abcd; flush A; " \
+    "hold; & fsync; held; "
+
 static const struct script scripts[] = {
     {"what an fsync that was interrupted would have heard is told to no other", "tensors sync",
      "put /a/raw Xbcdefgh; hold; & fsync; held; mkdir /n; open A /n/raw creat w; write A abcd 0;"
@@ -76,6 +81,16 @@ static const struct script scripts[] = {
      "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4;"
      "write A x " FAR " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
      "refused /n 'long'; finish",
+     MODEL},
+    {"what is stored through a mapping of a new tensor while it is added is an edit of it",
+     "tensors", MAKES_OPEN "write A X 0; release A; go; wait; fsync; text /n/raw Xbcd",
+     MODEL "n:I8:4=Xbcd "},
+    {"what is written to a new tensor that is added as the mount ends is named", "tensors close",
+     MAKES_OPEN "write A X 0; flush A; hurry; go; wait; refused /n 'cannot be judged'; release A",
+     MODEL "n:I8:4=abcd "},
+    {"a new tensor that is still being written when the daemon ends is not added", "tensors",
+     "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4; write A ab 0;"
+     "finish",
      MODEL},
     /* ---- a new tensor that replaces a removed one ---- */
     {"a tensor that replaces a removed one, refused once on a full disk, is the only one of its "

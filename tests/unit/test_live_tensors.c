@@ -424,6 +424,18 @@ static const struct script scripts[] = {
      "2\n'; open A /b/f32.npy rw trunc; npy A '6' ''; close A; later 11; stat /b/f32.npy 152;"
      "text /b/shape '3 2\n'; open A /b/f32.npy rw; poke A 128 '9'; close A",
      A "b:F32:3x2=9,5,4,3,2,1 " C},
+    {"an array in another order stays as it is while it is open, and what is stored later is its "
+     "own",
+     "tensors",
+     "open A /b/f32.npy rw trunc; npy A '2, 3' '1 4 2 5 3 6' fortran; flush A; flush A;"
+     "values /b/f32 '1 2 3 4 5 6'; poke A 132 '9'; flush A; values /b/f32 '1 2 3 9 5 6';"
+     "poke A 136 '8'; release A; values /b/f32 '1 8 3 9 5 6'; values /b/f32.npy '1 8 3 9 5 6'",
+     A BA "1,8,3,9,5,6 " C},
+    {"an array in another order is over once another view is written", "tensors",
+     "open A /b/f32.npy rw trunc; npy A '2, 3' '1 4 2 5 3 6' fortran; flush A; open B /b/f32 rw;"
+     "poke B 0 '7'; close B; poke A 132 '9'; flush A =ESTALE; close A =ESTALE;"
+     "values /b/f32.npy '7 2 3 4 5 6'",
+     A BA "7,2,3,4,5,6 " C},
     {"an unfinished new tensor is dropped with what it lacks", "tensors",
      "mkdir /n; mkdir /m; put /m/type I8; fsync; unsaved 'tensors/n: a new tensor: it is not "
      "complete yet;tensors/m: a new tensor: still needs shape, and raw or values;'",

@@ -19,6 +19,11 @@ static const struct script scripts[] = {
      "still; rmdir /c; gone /c/raw; tfile " A B C Z "; open A a.name w trunc; write A two; close A;"
      "tfile " A B Z "; rmdir /a; rmdir /b; mkdir /b; later 3; fsync",
      Z},
+    {"a removal of a tensor waits its two seconds, also if a key is removed after it",
+     "tensors auto close",
+     "still; rmdir /c; rm a.other; later 1; later 0; mkdir /c; put /c/type I8;"
+     "put /c/shape 1; put /c/raw x; fsync; list / 'a b c z'",
+     A B "c:I8:1=x " Z},
     {"a removal waits its second, also long after one that was taken back", "auto",
      "still; type a.count u64; rm a.count; put a.count 7; later 70; rm a.count; later 0;"
      "file " A_NAME "a.count:u64=7 " A_OTHER A_LIST "; put a.count 8; typed a.count u64; fsync",
