@@ -87,7 +87,8 @@ static void reply_open(fuse_req_t req, int r, struct fuse_file_info *fi)
 struct parked {
     struct live_wait wait; /* must come first: done() gets its address */
     fuse_req_t req;
-    struct tree_file *file; /* the file of the request's handle, or NULL */
+    struct tree_file *file; /* the file of the request's handle, or NULL; may be closed meanwhile */
+    bool converts;          /* the file's */
     size_t size;            /* for a write: number of bytes written; for a read: requested */
     uint64_t off;           /* for a read */
     fuse_ino_t ino;         /* for a setattr: the node whose attributes the reply contains */
@@ -118,8 +119,7 @@ static bool is_to_stop(fuse_req_t req)
 static bool is_request_stopped(struct live_wait *w)
 {
     const struct parked *p = (struct parked *)w;
-    const bool converts = p->file && p->file->converts;
-    return is_to_stop(p->req) || (converts && atomic_load(&mnt_of(p->req)->ending));
+    return is_to_stop(p->req) || (p->converts && atomic_load(&mnt_of(p->req)->ending));
 }
 
 /* Only the first signal arrives here; is_request_stopped() finds later ones. */
@@ -140,7 +140,8 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
     }
     *p = (struct parked){.wait = {.done = on_done, .request = req, .stopped = is_request_stopped},
                          .req = req,
-                         .file = file};
+                         .file = file,
+                         .converts = file && file->converts};
     fuse_req_interrupt_func(req, on_signal, shelf_of(req));
     return p;
 }
