@@ -13,8 +13,6 @@
 #include "shelf/models.h"
 #include "text/json.h"
 
-#define FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC in statfs(2) */
-
 enum { SAME, DIFFERENT, TROUBLE };
 
 struct diff_job {

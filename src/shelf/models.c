@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/xattr.h>
 
 #include "model/snapshot.h"
@@ -60,10 +61,15 @@ static int add_file(struct models *m, const char *path)
 
 /* ---- mounts ---- */
 
-/* Return true for the directory of a model in a mount, which has the path of the model's file. */
+#define FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC in statfs(2) */
+
+/* Return true for the directory of a model in a mount, which has the path of the model's file. On other
+ * file systems, anyone can set that attribute. */
 static bool is_mounted(const char *folder)
 {
-    return getxattr(folder, "user.gguf.source", NULL, 0) > 0;
+    struct statfs fs;
+    return statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC &&
+           getxattr(folder, "user.gguf.source", NULL, 0) > 0;
 }
 
 /* Add a model in a mount. Its file model.gguf has all edits. */

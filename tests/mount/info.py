@@ -173,6 +173,13 @@ class Command(unittest.TestCase):
         with self.assertRaises(mountlib.Refused):
             Mount(fifo).__enter__()
 
+    def test_like_a_mount(self):
+        """An ordinary directory with the attribute of a model's directory is one that may hold models."""
+        top = self.models(sub__a=image())
+        os.setxattr(top + '/sub', 'user.gguf.source', b'a')
+        os.mkfifo(top + '/sub/model.gguf')
+        self.assertEqual([line.split()[0] for line in info(top).out.splitlines()], ['MODEL', 'sub/a.gguf'])
+
     def test_mount(self):
         """A mount, and a model's directory in one, stand for the model, with its edits."""
         top = self.models(a=image(), **{'sub__' + LONG: image()})
