@@ -474,8 +474,7 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
         return r;
     }
     view_settle(l, d, t->round.epoch);
-    if (q->changed || view_is_text(d->view))
-        object_set_error(l, t->o, NULL);
+    object_set_error(l, t->o, NULL);
     if (q->changed)
         object_changed(t->o);
     t->o->cold |= (uint32_t)1 << d->row;

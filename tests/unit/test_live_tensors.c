@@ -436,6 +436,9 @@ static const struct script scripts[] = {
      "poke B 0 '7'; close B; poke A 132 '9'; flush A =ESTALE; close A =ESTALE;"
      "values /b/f32.npy '7 2 3 4 5 6'",
      A BA "7,2,3,4,5,6 " C},
+    {"a refusal is over once what is stored is written again", "tensors",
+     "put /a/raw abc =EINVAL; refused /a 'it has 3 of 8 bytes'; put /a/raw abcdefgh; good /a",
+     A B C},
     {"an unfinished new tensor is dropped with what it lacks", "tensors",
      "mkdir /n; mkdir /m; put /m/type I8; fsync; unsaved 'tensors/n: a new tensor: it is not "
      "complete yet;tensors/m: a new tensor: still needs shape, and raw or values;'",
