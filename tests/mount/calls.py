@@ -136,6 +136,16 @@ class Refused(Calls):
         self.assertIsNone(self.error(COUNT))
         self.assert_model({COUNT: Value('u32', 4294967295)})
 
+    def test_written_back_by_lines(self):
+        """A stored string that is not UTF-8 may be written back in parts; another one is refused at its first line."""
+        keys = replaced({NAME: Value('string', b'a\xff\nb')})
+        with mountlib.Mount(mountlib.put('bytes.gguf', gguf.encode(keys, self.tensors))) as at:
+            with editlib.opened(os.path.join(at, 'metadata', NAME), os.O_WRONLY | os.O_TRUNC) as fd:
+                os.write(fd, b'a\xff\n')
+                os.write(fd, b'b\n')
+            fails(errno.EILSEQ, editlib.write, at, NAME, b'a\xfe\n')
+            self.assertEqual(editlib.read(at, NAME), b'a\xff\nb\n')
+
     def test_what_metadata_has_not(self):
         new = self.key('my.new')
         for call, *names in ((os.mkdir, new), (os.link, self.key(NAME), new), (os.mkfifo, new), (os.symlink, 'target', new),
