@@ -219,6 +219,34 @@ static void numpy(unsigned a, unsigned tensor)
     s->n3 += draw(3) ? 0 : 14; /* fsync */
 }
 
+static void look(unsigned a)
+{
+    switch (draw(4)) {
+    case 0:
+        add(a, W_LIST);
+        break;
+    case 1:
+        add(a, wide && draw(2) ? W_JSON : W_MODEL);
+        break;
+    default:
+        named(a, W_READ, draw(NAMES));
+    }
+}
+
+/* One program adds a tensor, which another one removes about when it is judged. */
+static void contend(unsigned a)
+{
+    const unsigned tensor = KEYS + TENSORS_THERE;
+    if (a == 0) {
+        add_tensor(a, tensor);
+        add(a, W_SYNC);
+    }
+    for (unsigned n = draw(12); a == 1 && n; n--)
+        named(a, W_READ, tensor);
+    for (unsigned n = 3; a == 1 && n; n--)
+        named(a, W_RMDIR, tensor);
+}
+
 /* Does to a tensor what users do besides writing raw and f32. */
 static void tensors(unsigned a, unsigned favourite)
 {
@@ -241,7 +269,7 @@ static void tensors(unsigned a, unsigned favourite)
         break;
     case 6:
     case 7:
-        named(a, W_RMR, tensor);
+        named(a, wide && draw(3) == 0 ? W_RMDIR : W_RMR, tensor);
         if (draw(2))
             add_tensor(a, tensor);
         break;
@@ -258,20 +286,6 @@ static void tensors(unsigned a, unsigned favourite)
         open_as(a, 2, tensor, 0);
         on(a, W_FSYNC, 2);
         on(a, W_CLOSE, 2);
-    }
-}
-
-static void look(unsigned a)
-{
-    switch (draw(4)) {
-    case 0:
-        add(a, W_LIST);
-        break;
-    case 1:
-        add(a, wide && draw(2) ? W_JSON : W_MODEL);
-        break;
-    default:
-        named(a, W_READ, draw(NAMES));
     }
 }
 
@@ -452,8 +466,12 @@ struct story story_draw(uint64_t seed, bool also_new)
     s.strategy = strategies[draw(8)];
     unsigned clients = 1 + draw(CLIENTS),
              favourite = s.tensors && draw(4) ? KEYS + draw(2) : draw(KEYS);
-    for (unsigned a = 0; a < clients; a++)
+    const bool contended = wide && s.tensors && draw(5) == 0;
+    for (unsigned a = 0; a < clients; a++) {
+        if (contended)
+            contend(a);
         client(a, 3 + draw(20), favourite);
+    }
     unsigned what = draw(12);
     if (what >= 4)
         befall(what == 9 ? 5 : what >= 10 ? what - 4 : what - 3);

@@ -62,6 +62,8 @@ static struct live_wait *begin(struct program *p, const struct op *op)
     p->keys = op;
     if (op)
         oracle_call(of(k), p->number, op);
+    if (op && p->signals)
+        oracle_signal(of(k), p->number);
     lock_drop(&k->lock);
     return &p->wait;
 }
@@ -125,9 +127,14 @@ void kernel_signal(struct kernel *k, unsigned program, bool notify)
         p->stop = p->signalled = true;
     if (busy && p->keys)
         oracle_signal(of(k), program);
+    p->signals += busy && notify;
     lock_drop(&k->lock);
-    if (busy && notify)
-        tree_interrupt(k->t, p);
+    if (!busy || !notify)
+        return;
+    tree_interrupt(k->t, p);
+    lock_take(&k->lock);
+    p->signals--;
+    lock_drop(&k->lock);
 }
 
 /* ---- nodes ---- */
@@ -657,6 +664,7 @@ void kernel_init(struct kernel *k, struct world *w, struct tree *t)
     k->t = t;
     lock_init(&k->lock);
     lock_init(&k->dir);
+    lock_init(&k->tensors);
     cond_init(&k->more);
     for (unsigned i = 0; i < CALLERS; i++)
         k->program[i] = (struct program){.k = k, .number = i};

@@ -41,9 +41,10 @@ struct program {
     struct kernel *k;
     unsigned number;
     bool busy, answered, stop;
-    bool alone;     /* its call lets no other run beside it */
-    bool keys;      /* the oracle for keys knows its call */
-    bool signalled; /* a signal was sent; it may arrive during a later call */
+    bool alone;       /* its call lets no other run beside it */
+    bool keys;        /* the oracle for keys knows its call */
+    bool signalled;   /* a signal was sent; it may arrive during a later call */
+    unsigned signals; /* ... those that are on the way */
     int result;
     struct handle *slot[SLOTS];
 };
@@ -56,11 +57,11 @@ struct kernel {
     struct lock lock; /* protects the members below */
     struct cond more;
     bool stop;
-    bool rough;    /* another program has changed the model: any error is allowed */
-    bool gone;     /* the mount is ending: programs make no more calls */
-    bool alone;    /* so no other call begins */
-    unsigned busy; /* number of calls in progress */
-    struct lock dir;
+    bool rough;               /* another program has changed the model: any error is allowed */
+    bool gone;                /* the mount is ending: programs make no more calls */
+    bool alone;               /* so no other call begins */
+    unsigned busy;            /* number of calls in progress */
+    struct lock dir, tensors; /* of metadata/, and of tensors/ and what is in it */
     struct object object[OBJECTS];
     unsigned objects;
     bool used[HANDLES];

@@ -35,7 +35,7 @@ static const struct {
     [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", "n"},    [W_KILL] = {"kill", "n"},
     [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},    [W_SHORT] = {"short", "n"},
     [W_JSON] = {"json", ""},       [W_RETYPE] = {"retype", "on"}, [W_NPY] = {"npy", "onml"},
-    [W_SPOIL] = {"spoil", "s"},
+    [W_SPOIL] = {"spoil", "s"},    [W_RMDIR] = {"rmdir", "o"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};

@@ -29,7 +29,7 @@
  *     A type one 1              convert it to forms[1]; shape one 2: change its shape
  *     A store 1 17              as write; so is halves
  *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r
- *     A rmr one                 rm -r: unlink its views, then remove it
+ *     A rmr one                 rm -r: unlink its views, then remove it; rmdir one: only that
  *     A npy one 20 4 0          numpy.save() to `f32.npy`, in a shape given by 4
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
@@ -87,6 +87,7 @@ enum word {
     W_NOMEM,
     W_SHORT,
     W_NPY,
+    W_RMDIR,
     WORDS
 };
 

@@ -323,7 +323,7 @@ static int open_view(struct program *p, struct handle *h, int name, uint64_t dir
         writer(k->w, h->tensor, 1);
     if (!dir && !is_settled(k->w, h->tensor, h->opened)) /* somebody may be adding it */
         share(k->w, h->tensor);
-    lock_take(&k->dir);
+    lock_take(&k->tensors);
     if (dir) {
         (void)kernel_begin(p);
         r = kernel_end(p, tree_lookup(k->t, dir, view, &e));
@@ -339,7 +339,7 @@ static int open_view(struct program *p, struct handle *h, int name, uint64_t dir
         h->o->handles++;
         h->form = (uint8_t)form_of_size((size_t)e.attr.st_size);
     }
-    lock_drop(&k->dir);
+    lock_drop(&k->tensors);
     if (r < 0 || h->f)
         return r;
     struct tensor_edit *cut = NULL;
@@ -558,10 +558,10 @@ static void add_tensor(struct program *p, const struct step *s)
         e->part[OF_TYPE] = ANYTHING;
     e->adds = true;
     e->judged = e->begin;
-    lock_take(&k->dir);
+    lock_take(&k->tensors);
     (void)kernel_begin(p);
     const int r = kernel_end(p, tree_mkdir(k->t, FOLDER, names[s->name], &dir));
-    lock_drop(&k->dir);
+    lock_drop(&k->tensors);
     check_error(p, "mkdir", t, r, false);
     if (r < 0) {
         e->refused = tensors_now(k->w);
@@ -605,9 +605,9 @@ static void remove_tensor(struct program *p, const struct step *s)
     if (k->w->story.strategy == EDIT_INPLACE) /* no tensor can be removed */
         return;
     share(k->w, t);
-    lock_take(&k->dir);
+    lock_take(&k->tensors);
     int r = look_up(p, s->name, NULL, &dir);
-    for (size_t i = 0; i < sizeof(views) / sizeof(*views) && r == 0; i++) {
+    for (size_t i = 0; s->word == W_RMR && i < sizeof(views) / sizeof(*views) && r == 0; i++) {
         (void)kernel_begin(p);
         check_error(p, "unlink", t, kernel_end(p, tree_unlink(k->t, dir.node, views[i])), false);
     }
@@ -621,7 +621,7 @@ static void remove_tensor(struct program *p, const struct step *s)
         check_error(p, "rmdir", t, r, false);
         tree_forget(k->t, dir.node, 1);
     }
-    lock_drop(&k->dir);
+    lock_drop(&k->tensors);
     share(k->w, t);
 }
 
@@ -768,6 +768,7 @@ void tensors_step(struct program *p, const struct step *s)
         add_tensor(p, s);
         return;
     case W_RMR:
+    case W_RMDIR:
         remove_tensor(p, s);
         return;
     case W_NPY:
