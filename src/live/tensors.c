@@ -23,10 +23,11 @@ static bool tensor_stored(const struct live *l, const char *file, uint32_t *numb
     return i != UINT32_MAX;
 }
 
+/* Find a new tensor. One that was removed as it is added may have the same name. */
 static struct object *fresh_named(const struct live *l, const char *name, size_t n)
 {
     struct object *o = l->tensors.fresh;
-    while (o && !(o->name_len == n && memcmp(o->name, name, n) == 0))
+    while (o && (o->gone || o->name_len != n || memcmp(o->name, name, n) != 0))
         o = o->next;
     return o;
 }
@@ -38,7 +39,7 @@ static int find_shown(const struct live *l, const char *file, uint32_t *number)
     size_t n;
     const struct object *o =
         l->tensors.fresh && name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
-    if (o && !o->gone) {
+    if (o) {
         *number = o->number;
         return 0;
     }

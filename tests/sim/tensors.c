@@ -433,9 +433,9 @@ static void write_line(struct program *p, struct handle *h, int part, unsigned f
     const int r = kernel_end(p, tree_write(h->f, 0, line, (size_t)n, w));
     e->end = tensors_now(k->w);
     h->failed |= r < 0;
-    if (r == -EINTR) /* the close says nothing about it */
+    if (r == -EINTR || (r < 0 && is_faulty(k->w))) /* the close says nothing about it */
         e->handle = HANDLES;
-    else if (r < 0 && !is_faulty(k->w))
+    else if (r < 0)
         e->refused = e->end;
     lock_drop(&h->o->lock);
     /* bytes that were meant for another type need not be values of this one (contract 12) */
