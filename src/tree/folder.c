@@ -23,6 +23,7 @@ struct tree_dir {
     bool keys;           /* the directory is metadata/, with all its entries in `names` */
     struct buf children; /* of struct child */
     struct buf names;    /* each NUL-terminated */
+    bool listed;         /* these are filled */
 };
 
 /* Return the node number of row i at the root. */
@@ -242,12 +243,8 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
     atomic_fetch_add(&t->open, 1);
     d->node = node;
     d->keys = node_is_folder(&n, ROOT_METADATA);
-    r = open_list(d);
-    if (r < 0)
-        tree_closedir(d);
-    else
-        *ret = d;
-    return r;
+    *ret = d;
+    return 0;
 }
 
 void tree_closedir(struct tree_dir *d)
@@ -273,8 +270,6 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(d) < 0) /* after a rewind, record the entries again */
-        return -ENOMEM;
     if (!attrs) {
         brief_entry(ino, ino, S_IFDIR, ret);
         return 1;
@@ -328,9 +323,13 @@ static int next_child(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    return *cookie < 2 ? next_dot(t, d, cookie, attrs, name, ret)
-           : d->keys   ? next_key(t, d, cookie, attrs, name, ret)
-                       : next_child(t, d, cookie, attrs, name, ret);
+    /* At the first read, which may follow a part that the kernel knew, and after a rewind. */
+    const int r = d->listed && *cookie > 0 ? 0 : open_list(d);
+    d->listed = r == 0;
+    return r < 0         ? r
+           : *cookie < 2 ? next_dot(t, d, cookie, attrs, name, ret)
+           : d->keys     ? next_key(t, d, cookie, attrs, name, ret)
+                         : next_child(t, d, cookie, attrs, name, ret);
 }
 
 /* ---- names that change ---- */
