@@ -23,6 +23,7 @@
 #include "mount/log.h"
 #include "mount/proc.h"
 #include "text/json.h"
+#include "text/name.h"
 
 /* Attempts to unmount a mount in use, which programs that are just ending may hold, and the
  * milliseconds between them. */
@@ -282,43 +283,80 @@ static const struct mount *ggufs_around(const struct mounts *ms, const char *pat
     return m && mount_is_ggufs(m) ? m : NULL;
 }
 
-/* Find the mount that contains the operand, or that mounts this model alone. Appends the operand's
- * path there. */
-static const struct mount *find_mount(const struct mounts *ms, const char *operand, struct buf *at)
+/* Append the path of a model in a mount of a directory, from its path below that directory. */
+static void add_names(const char *rest, struct buf *at)
 {
-    char *path = mounts_path(operand), *model = NULL;
+    char name[TREE_NAME_MAX + 1];
+    for (size_t n; *(rest += strspn(rest, "/")); rest += n) {
+        n = strcspn(rest, "/");
+        (void)name_encode(rest, n, name);
+        buf_char(at, '/');
+        buf_str(at, name);
+    }
+}
+
+/* Return whether a directory in a mount shows this model, and not another of that name. */
+static bool shows(const char *at, const char *model)
+{
+    CLEANUP(buf_free) struct buf source = BUF_INIT;
+    struct stat a, b;
+    (void)add_attribute(at, "user.gguf.source", &source);
+    buf_char(&source, '\0');
+    return !buf_error(&source) && stat(buf_text(&source), &a) == 0 && stat(model, &b) == 0 &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* Find the mount that contains the operand, or else serves its model. Appends the operand's path there,
+ * NUL-terminated, and sets *model (to be freed) if it is to be shown there. */
+static const struct mount *find_mount(const struct mounts *ms, const char *operand, struct buf *at,
+                                      char **model)
+{
+    char *path = mounts_path(operand), *real = NULL;
     const struct mount *m = ggufs_around(ms, path);
-    if (!m && (model = real_model(operand)) && (m = mounts_editing(ms, model)))
-        m = strcmp(m->source, model) == 0 ? m : NULL;
-    if (m)
-        buf_str(at, model ? m->at : path);
-    free(model);
+    if (m) {
+        buf_str(at, path);
+    } else if ((real = real_model(operand)) && (m = mounts_editing(ms, real))) {
+        buf_str(at, m->at);
+        add_names(real + strlen(m->source), at);
+    }
+    buf_char(at, '\0');
     free(path);
+    *model = real;
     return m;
 }
 
-int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e)
+static int undo_at(const char *at, const char *number, struct buf *said, struct err *e)
 {
-    CLEANUP(mounts_free) struct mounts ms;
-    CLEANUP(buf_free) struct buf line = BUF_INIT, at = BUF_INIT;
-    int r = mounts_load(&ms);
-    const struct mount *m = r == 0 ? find_mount(&ms, operand, &at) : NULL;
-    buf_add(&at, "/metadata", sizeof("/metadata"));
+    CLEANUP(buf_free) struct buf line = BUF_INIT, metadata = BUF_INIT;
+    buf_str(&metadata, at);
+    buf_add(&metadata, "/metadata", sizeof("/metadata"));
+    int r = buf_error(&metadata);
     if (r == 0)
-        r = buf_error(&at);
-    if (r < 0)
-        return err_set(e, r, "cannot list mounts: %s", strerror(-r));
-    if (!m)
-        return 1;
-    r = become_owner(m, e);
-    if (r < 0)
-        return r;
-    r = undo_there(buf_text(&at), number, &line);
+        r = undo_there(buf_text(&metadata), number, &line);
     if (r < 0)
         return err_set(e, r, "%.*s", line.len ? (int)line.len : (int)strlen(strerror(-r)),
                        line.len ? buf_text(&line) : strerror(-r));
     buf_add(said, line.data, line.len);
     return buf_error(said);
+}
+
+int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e)
+{
+    CLEANUP(mounts_free) struct mounts ms;
+    CLEANUP(buf_free) struct buf at = BUF_INIT;
+    char *model = NULL;
+    int r = mounts_load(&ms);
+    const struct mount *m = r == 0 ? find_mount(&ms, operand, &at, &model) : NULL;
+    if (r == 0)
+        r = buf_error(&at);
+    if (r < 0)
+        r = err_set(e, r, "cannot list mounts: %s", strerror(-r));
+    else if (!m)
+        r = 1;
+    else if ((r = become_owner(m, e)) == 0)
+        r = model && !shows(buf_text(&at), model) ? 1 : undo_at(buf_text(&at), number, said, e);
+    free(model);
+    return r;
 }
 
 char *mnt_model(const char *operand)
