@@ -122,7 +122,8 @@ class Edits(Shelf):
                 editlib.sync(at + '/old.gguf')
                 os.rename(path, self.top + '/new.gguf')
                 editlib.until(lambda at=at: editlib.read(at + '/new.gguf', 'general.name') == b'First\n')
-                editlib.write(at + '/new.gguf', 'general.name', 'Second')
+                # the old name may be in use until its last handle is released, which comes late: EBUSY
+                editlib.until(lambda at=at: not editlib.Call(editlib.write, at + '/new.gguf', 'general.name', 'Second').wait())
             self.assertEqual(value(self.top + '/new.gguf'), b'Second')
 
     @editlib.needs_gate
