@@ -217,6 +217,12 @@ struct live_counts live_count(struct live *l)
                                 .changed = e.code == -ESTALE};
 }
 
+bool live_is_file(struct live *l, const struct stat *st)
+{
+    LOCKED(&l->lock);
+    return l->started && !l->busy && l->file->id.dev == st->st_dev && l->file->id.ino == st->st_ino;
+}
+
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);

@@ -133,8 +133,7 @@ static bool close_idle(struct slots *s, bool all)
                 if (!oldest || slot->spent || when_before(&slot->used, &oldest->used))
                     oldest = slot;
             }
-        if (oldest && s->grown)
-            s->grown = files_are_short(s);
+        s->grown = s->grown && oldest && files_are_short(s);
         if (!oldest || !(all || oldest->spent || idle > IDLE_MAX ||
                          when_past(&oldest->used, IDLE) || s->grown))
             return closed;
@@ -192,7 +191,7 @@ void slot_leave(struct use *u)
     LOCKED(&s->lock);
     slot->used = when_now();
     slot->uses--;
-    if (slot->tree)
+    if (slot->tree && (slot->spent || s->grown))
         (void)close_idle(s, false); /* also drops the slot if it closes its model */
     else
         drop_unused(slot);
@@ -200,8 +199,7 @@ void slot_leave(struct use *u)
 
 void slot_forget(struct shelf_slot *slot, uint64_t n)
 {
-    struct slots *s = slot->slots;
-    LOCKED(&s->lock);
+    LOCKED(&slot->slots->lock);
     slot->lookups -= n < slot->lookups ? n : slot->lookups;
 }
 
@@ -398,18 +396,22 @@ static int take_tree(struct slots *s, struct shelf_slot *slot, struct tree **t)
     return 0;
 }
 
-/* A model that was edited under a name that it no longer has is closed, so that it can be edited under
- * the present one. Models on other disks, which may hang, are not looked at. */
-static void leave_renamed(const struct use *u, void *dev)
+/* A model that was edited under a name that it no longer has is closed, so that its file can be edited
+ * under the present one. */
+static void leave_renamed(struct slots *s, const struct stat *st)
 {
-    struct shelf_slot *slot = u->slot;
-    struct lock *lock = &slot->slots->lock;
-    lock_take(lock);
-    const bool asked = is_edited(slot) && slot->is.st.st_dev == *(const dev_t *)dev;
-    lock_drop(lock);
-    const bool changed = asked && tree_changed(u->tree);
-    LOCKED(lock);
-    slot->spent |= changed;
+    CLEANUP(slot_leave) struct use u = {0};
+    lock_take(&s->lock);
+    struct shelf_slot *slot = s->open;
+    while (slot && !(is_edited(slot) && live_is_file(tree_live(slot->tree), st)))
+        slot = slot->next;
+    if (slot)
+        begin_use(slot, &u);
+    lock_drop(&s->lock);
+    if (!slot || !tree_changed(u.tree))
+        return;
+    LOCKED(&s->lock);
+    slot->spent = true;
 }
 
 int slot_open(struct use *u, struct err *e)
@@ -420,7 +422,7 @@ int slot_open(struct use *u, struct err *e)
     int r;
     lock_take(&s->lock);
     const bool spent = slot->spent;
-    dev_t dev = slot->is.st.st_dev;
+    const struct stat st = slot->is.st;
     u->tree = slot->tree;
     lock_drop(&s->lock);
     if (u->tree)
@@ -429,16 +431,15 @@ int slot_open(struct use *u, struct err *e)
         return -ESTALE;
     if (slot->is.why)
         return err_set(e, -EIO, "%s", slot->is.why);
-    slots_each(s, leave_renamed, &dev);
+    leave_renamed(s, &st);
     do
         r = open_tree(s, slot, &t, e);
     while (has_made_room(s, r));
     if (r == 0)
         r = take_tree(s, slot, &t);
     tree_close(t);
-    lock_take(&s->lock);
+    LOCKED(&s->lock);
     u->tree = slot->tree; /* perhaps another thread's; stays as it is while the slot is in use */
-    lock_drop(&s->lock);
     return u->tree ? 0 : r;
 }
 
