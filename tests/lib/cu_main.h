@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The main() of a unit test program. Each module has a program, with its tests in one table.
- *
- *     static void test_x(void) { CU_ASSERT_EQUAL(f(1), 2); }
- *     static CU_TestInfo tests[] = {{"x does y", test_x}, CU_TEST_INFO_NULL};
- *     CU_MAIN("module", tests)
- *
- * Tests are static, so a test missing from the table is an unused function, which is a compiler
- * error. A test fails if it changes the number of open files. Environment variables:
+ * Runs the tests of a unit test program: see cu_test.h. Environment variables:
  *
  *     GGUFS_ONLY=TEXT    run only tests whose names contain TEXT
  *     GGUFS_APART=1      run each test in its own process, because an emulator may keep the memory
@@ -19,6 +12,9 @@
 #include <CUnit/CUnit.h>
 #include <sys/types.h>
 
+/* Append a test to a table of `size` rows, whose last one stays empty. */
+void cu_add(CU_TestInfo *tests, size_t size, const char *does, CU_TestFunc test);
+
 /* Run the table. Returns 0 if all tests passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
 
@@ -26,11 +22,5 @@ int cu_run(const char *suite, CU_TestInfo *tests);
  * any function; if it has more, only those allowed in a signal handler. The call first waits for
  * the test's threads to exit, so the caller must already have asked them to end. */
 pid_t cu_fork(void);
-
-#define CU_MAIN(suite, tests)        \
-    int main(void)                   \
-    {                                \
-        return cu_run(suite, tests); \
-    }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* base: bytes, buf, err, far, hash, map. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 
-static void test_bytes(void)
+TEST("unaligned bytes are read and written in both orders")
 {
     const uint8_t b[9] = {0xff, 1, 2, 3, 4, 5, 6, 7, 8};
     CU_ASSERT_EQUAL(get_u16(b + 1, false), 0x0201);
@@ -35,7 +35,7 @@ static void test_bytes(void)
         }
 }
 
-static void test_checked(void)
+TEST("arithmetic that overflows is refused")
 {
     uint64_t r = 7;
     CU_ASSERT_FALSE(add_u64(UINT64_MAX, 1, &r));
@@ -48,7 +48,7 @@ static void test_checked(void)
     CU_ASSERT_TRUE(is_pow2(1) && is_pow2(1ull << 63) && !is_pow2(0) && !is_pow2(24));
 }
 
-static void test_show(void)
+TEST("names are printed without control bytes")
 {
     char dst[SHOW_MAX];
     CU_ASSERT_STRING_EQUAL(show(dst, "a.b", 3), "a.b");
@@ -63,7 +63,7 @@ static void test_show(void)
 }
 
 /* The first, second and 16th reference vectors for SipHash-2-4: key 00..0f, message 00, 01, ... */
-static void test_siphash(void)
+TEST("siphash equals its reference vectors")
 {
     uint8_t raw[16], msg[16];
     for (uint8_t i = 0; i < 16; i++)
@@ -75,7 +75,7 @@ static void test_siphash(void)
 }
 
 /* Values from the reference implementation, one for each length of the tail. */
-static void test_xxh64(void)
+TEST("xxh64 equals its reference")
 {
     static const char text[] =
         "Keys of a model, kept as they were before they were changed by anyone.";
@@ -91,7 +91,7 @@ static int touch(void *arg)
     return p[0];
 }
 
-static void test_map_guard(void)
+TEST("a page that is gone gives EIO every time")
 {
     int fd = memfd_create("map", 0);
     CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 3 * 4096), 0);
@@ -112,7 +112,7 @@ static void test_map_guard(void)
     (void)close(fd);
 }
 
-static void test_table(void)
+TEST("lines with tabs become aligned columns")
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT, out = BUF_INIT;
     buf_str(&lines, "a\tbcd\t1\n\xc3\xa9\xc3\xa9\t\t22\nlonger than most\tx\t3\nend\n");
@@ -140,7 +140,7 @@ static const char *meant(const char *word)
     return n.found ? words[n.which] : "";
 }
 
-static void test_meant(void)
+TEST("the intended word is suggested")
 {
     static const struct {
         const char *word, *meant;
@@ -164,17 +164,3 @@ static void test_meant(void)
     for (size_t i = 0; i < COUNT(rows); i++)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
-
-static CU_TestInfo tests[] = {
-    {"unaligned bytes are read and written in both orders", test_bytes},
-    {"arithmetic that overflows is refused", test_checked},
-    {"lines with tabs become aligned columns", test_table},
-    {"names are printed without control bytes", test_show},
-    {"the intended word is suggested", test_meant},
-    {"siphash equals its reference vectors", test_siphash},
-    {"xxh64 equals its reference", test_xxh64},
-    {"a page that is gone gives EIO every time", test_map_guard},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("base", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* check/cache: cache sizes of published models, computed by hand. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void put(struct build *b, const struct row *row, const struct key *k)
         build_item_num(b, GGUF_I32, (i + 1) % k->every == 0 ? k->number : k->other);
 }
 
-static void test_by_hand(void)
+TEST("cache sizes of published models equal those computed by hand")
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct row *row = &rows[i];
@@ -122,10 +122,3 @@ static void test_by_hand(void)
         parsed_free(&p);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"cache sizes of published models equal those computed by hand", test_by_hand},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("cache", tests)

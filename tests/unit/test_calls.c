@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "cu_test.h"
 #include "model_dir.h"
 #include "tree_image.h"
 #include "tree_edit.h"
@@ -255,7 +256,7 @@ static void check(const struct row_of_calls *row, size_t column, int kind)
     drop_place(&p);
 }
 
-static void test_all(void)
+TEST("each call is refused on each wrong kind of file")
 {
     memset(long_name, 'x', sizeof(long_name) - 1);
     for (size_t i = 0; i < COUNT(rows); i++)
@@ -264,10 +265,3 @@ static void test_all(void)
                 if (want_of(&rows[i], k, kind) <= 0)
                     check(&rows[i], k, kind);
 }
-
-static CU_TestInfo tests[] = {
-    {"each call is refused on each wrong kind of file", test_all},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("calls", tests)

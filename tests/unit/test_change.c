@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/change: operations on keys, and the entries they produce. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -166,7 +166,7 @@ static void check_row(const struct gguf *g, const struct row *row)
     }
 }
 
-static void test_rows(void)
+TEST("operations keep places; invalid ones are refused")
 {
     uint8_t *image;
     struct gguf *g = model(&image);
@@ -188,7 +188,7 @@ static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t
     return r;
 }
 
-static void test_alignment(void)
+TEST("general.alignment is a u32 power of two from 8 to 2^20")
 {
     uint8_t *image;
     struct gguf *g = model(&image);
@@ -211,7 +211,7 @@ static void test_alignment(void)
     free(image);
 }
 
-static void test_names(void)
+TEST("names are neither empty nor too long")
 {
     uint8_t *image;
     struct gguf *g = model(&image);
@@ -225,12 +225,3 @@ static void test_names(void)
     gguf_free(g);
     free(image);
 }
-
-static CU_TestInfo tests[] = {
-    {"operations keep places; invalid ones are refused", test_rows},
-    {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
-    {"names are neither empty nor too long", test_names},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("change", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* check/check: a model that follows every rule, and models that each break one rule. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -500,7 +500,7 @@ static void run_row(const struct row *row)
     free(image);
 }
 
-static void test_rows(void)
+TEST("a good model passes, and a model that breaks a rule is reported")
 {
     for (size_t i = 0; i < COUNT(rows); i++)
         run_row(&rows[i]);
@@ -527,18 +527,10 @@ static bool any(const char *rule, bool (*is)(const struct row *row, const char *
     return false;
 }
 
-static void test_each_rule(void)
+TEST("every rule has a model that breaks it and one that keeps it")
 {
     for (size_t i = 0; strcmp(check_any_rule_id(i), CHECK_STRUCTURE) != 0; i++) {
         CU_ASSERT_TRUE(any(check_any_rule_id(i), breaks));
         CU_ASSERT_TRUE(any(check_any_rule_id(i), keeps));
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"a good model passes, and a model that breaks a rule is reported", test_rows},
-    {"every rule has a model that breaks it and one that keeps it", test_each_rule},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("check", tests)

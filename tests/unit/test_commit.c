@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/commit: which files are opened, which way of writing is taken, what an edit does to the rest
  * of the file, and changes that other programs make meanwhile. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static void open_is(const struct fixture *x, const char *name, bool write, int w
         edit_file_close(&f);
 }
 
-static void test_open(void)
+TEST("regular files are opened, and others are refused")
 {
     struct fixture x;
     char name[NAME_MAX + 2];
@@ -57,7 +57,7 @@ static void test_open(void)
 }
 
 /* Names of 240 bytes are kept whole in the journal's name; longer ones are cut, and hashed. */
-static void test_side_name(void)
+TEST("names beside the model are built from its name")
 {
     char got[NAME_MAX + 1], other[NAME_MAX + 1], name[NAME_MAX + 1];
     edit_side_name(got, "m.gguf", "journal");
@@ -112,7 +112,7 @@ static void remove_model(void *x)
 }
 
 /* The model is replaced while it is opened: the file that then has the name is opened. */
-static void test_replaced(void)
+TEST("a model is replaced while it is opened")
 {
     static const struct {
         const char *before;
@@ -203,7 +203,7 @@ static void check_stale(const struct intruder *kind, enum edit_strategy how)
     scene_end(&s);
 }
 
-static void test_stale(void)
+TEST("a file that changed is not replaced, even at the last moment")
 {
     for (size_t i = 0; i < COUNT(intruders); i++)
         for (enum edit_strategy how = EDIT_INPLACE; how <= EDIT_COPY; how++) {
@@ -290,7 +290,7 @@ static void check_obstacle(const struct obstacle *o)
     scene_end(&s);
 }
 
-static void test_obstacles(void)
+TEST("an edit that cannot be made changes nothing")
 {
     for (size_t i = 0; i < COUNT(obstacles); i++)
         check_obstacle(&obstacles[i]);
@@ -327,7 +327,7 @@ static bool check_backup(unsigned n, enum edit_strategy how, bool clones)
     return hit;
 }
 
-static void test_backup(void)
+TEST("a backup is complete or absent")
 {
     for (enum edit_strategy how = EDIT_INPLACE; how <= EDIT_COPY; how++)
         for (int clones = 0; clones < 2; clones++)
@@ -366,7 +366,7 @@ static int tries(const struct edit_file *f, struct err *e)
     return r == 0 ? edit_try_new(f, e) : r;
 }
 
-static void test_stores(void)
+TEST("missing features of a store are found, and no file is left")
 {
     for (size_t i = 0; i < COUNT(stores); i++) {
         const struct weak_store *w = &stores[i];
@@ -404,7 +404,7 @@ static bool try_at(unsigned n, int error, int no_tmpfile)
     return hit;
 }
 
-static void test_tries(void)
+TEST("if a probe's call fails, no file is left")
 {
     static const int errors[] = {-EIO, -ENOSPC, -EINTR, -EPERM};
     for (size_t i = 0; i < 2 * COUNT(errors); i++) {
@@ -441,7 +441,7 @@ static void look_at_locks(void *arg)
     (void)sys_libc.list(&sys_libc, w->s->x.dir, guard_one, w);
 }
 
-static void test_lock(void)
+TEST("the new file is locked before it gets the name")
 {
     for (int i = 0; i < 2; i++) {
         struct scene s;
@@ -463,7 +463,7 @@ static void test_lock(void)
 static bool no_attributes; /* the file system has no user attributes */
 
 /* If an attribute cannot be set, the edit is refused. */
-static void test_refused_attribute(void)
+TEST("an edit is refused if an attribute cannot be kept")
 {
     static const int codes[][2] = {{-EOPNOTSUPP, -EPERM}, {-E2BIG, -EPERM},   {-EACCES, -EPERM},
                                    {-ENOSPC, -ENOSPC},    {-EDQUOT, -EDQUOT}, {-EIO, -EIO}};
@@ -483,7 +483,7 @@ static void test_refused_attribute(void)
 
 /* Attributes that a new file inherits from the directory are removed, because a default ACL must
  * not widen access. */
-static void test_inherited_acl(void)
+TEST("neither a new file nor a journal inherits an ACL of the directory")
 {
     /* version 2; user rwx, user 1 rwx, group r-x, mask rwx, other r-- (tag, permissions, id) */
     static const uint8_t acl[] = {2,    0,    0,    0,    0x01, 0,    7,    0,    0xff, 0xff, 0xff,
@@ -606,7 +606,7 @@ static void check_visit(enum what does, enum where where)
     scene_end(&s);
 }
 
-static void test_attributes(void)
+TEST("owner, mode and attributes are kept, also if they change during a copy")
 {
     for (enum what does = NOTHING; does <= LINK; does++)
         for (enum where where = FILLED; where <= RENAMED; where++)
@@ -684,7 +684,7 @@ static void large_commit(struct scene *s, const struct edit_change *c, uint64_t 
 }
 
 /* The tensor `large` ends in a hole; the one after it is removed. */
-static void test_holes(void)
+TEST("holes are kept, and a copy reports its progress")
 {
     CLEANUP(edit_change_free) struct edit_change c;
     struct scene s;
@@ -708,7 +708,7 @@ static void test_holes(void)
 }
 
 /* A long edit in place reports its progress and succeeds. */
-static void test_much_in_place(void)
+TEST("many bytes of a tensor are replaced in place")
 {
     CLEANUP(edit_change_free) struct edit_change c;
     struct scene s;
@@ -730,23 +730,3 @@ static void test_much_in_place(void)
     free(got);
     scene_end(&s);
 }
-
-static CU_TestInfo tests[] = {
-    {"regular files are opened, and others are refused", test_open},
-    {"names beside the model are built from its name", test_side_name},
-    {"a model is replaced while it is opened", test_replaced},
-    {"a file that changed is not replaced, even at the last moment", test_stale},
-    {"an edit that cannot be made changes nothing", test_obstacles},
-    {"a backup is complete or absent", test_backup},
-    {"missing features of a store are found, and no file is left", test_stores},
-    {"if a probe's call fails, no file is left", test_tries},
-    {"the new file is locked before it gets the name", test_lock},
-    {"an edit is refused if an attribute cannot be kept", test_refused_attribute},
-    {"neither a new file nor a journal inherits an ACL of the directory", test_inherited_acl},
-    {"owner, mode and attributes are kept, also if they change during a copy", test_attributes},
-    {"holes are kept, and a copy reports its progress", test_holes},
-    {"many bytes of a tensor are replaced in place", test_much_in_place},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("commit", tests)

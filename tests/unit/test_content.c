@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* model/store: sizes of shapes, logs, and tensor contents made of pieces, holes. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum { F32 = 0, Q4_0 = 2, Q4_2 = 4, Q8_0 = 8, F64 = 28 };
 
 /* ---- shapes ---- */
 
-static void test_shapes(void)
+TEST("the size of a shape is computed, or its fault named")
 {
     static const uint64_t most = GGUF_MAX_ELEMENTS;
     static const struct {
@@ -159,7 +159,7 @@ static void check(const struct tensor_content *k, const struct place *shown, siz
     CU_ASSERT_EQUAL(tensor_content_covers(k), fresh == size);
 }
 
-static void test_random(void)
+TEST("random pieces over earlier ones give the bytes of a plain array")
 {
     struct log *logs[2] = {made(LOG), made(LOG)};
     for (int i = 0; i < 400; i++) {
@@ -186,7 +186,7 @@ static void test_random(void)
     log_unref(logs[1]);
 }
 
-static void test_refused(void)
+TEST("invalid pieces are refused")
 {
     struct log *log = made(LOG);
     const struct {
@@ -219,7 +219,7 @@ static void test_refused(void)
 /* ---- mapped files ---- */
 
 /* A hole before data reads as zeros. Once the file is truncated, the hole is gone too. */
-static void test_hole(void)
+TEST("a hole reads as zeros without touching its pages")
 {
     enum { HOLE = 3 * (64 << 10) };
     struct mapped *m = NULL;
@@ -240,13 +240,3 @@ static void test_hole(void)
     mapped_unref(m);
     free(bytes);
 }
-
-static CU_TestInfo tests[] = {
-    {"the size of a shape is computed, or its fault named", test_shapes},
-    {"random pieces over earlier ones give the bytes of a plain array", test_random},
-    {"invalid pieces are refused", test_refused},
-    {"a hole reads as zeros without touching its pages", test_hole},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("content", tests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* quant: converting blocks of one type to another, especially types whose values float32 cannot
  * represent. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -124,7 +124,7 @@ static int converted(const struct row *r, bool big, struct quant_fault *fault)
                          fault);
 }
 
-static void test_held(void)
+TEST("values that the new type can hold are kept")
 {
     for (size_t i = 0; i < 2 * COUNT(held); i++) {
         const struct row *r = &held[i / 2];
@@ -140,7 +140,7 @@ static void test_held(void)
 }
 
 /* The fault reports the element and its exact value. */
-static void test_refused(void)
+TEST("values that the new type cannot hold are named")
 {
     for (size_t i = 0; i < 2 * COUNT(refused); i++) {
         const struct row *r = &refused[i / 2];
@@ -155,7 +155,7 @@ static void test_refused(void)
 
 /* If several values cannot be stored, the first one is reported, even if a later one fails with a
  * different error. */
-static void test_first(void)
+TEST("the first of several values that do not fit is named")
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
     const struct quant_type *t = quant_find(F64_ID);
@@ -172,7 +172,7 @@ static void test_first(void)
 }
 
 /* Small integers give the same blocks whether they are converted or encoded. */
-static void test_every_type(void)
+TEST("small numbers convert to every type")
 {
     for (size_t i = 0; i < N; i++)
         values[i] = (float)((int)(i * 7 % 255) - 127);
@@ -190,13 +190,3 @@ static void test_every_type(void)
         CU_ASSERT_EQUAL(memcmp(to, want, (size_t)N / t->block_len * t->block_bytes), 0);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"values that the new type can hold are kept", test_held},
-    {"values that the new type cannot hold are named", test_refused},
-    {"the first of several values that do not fit is named", test_first},
-    {"small numbers convert to every type", test_every_type},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("convert", tests)

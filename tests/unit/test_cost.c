@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A tree, its files and its texts take a small multiple of the model file's size in memory. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
     return buf_steal(&b);
 }
 
-static void test_entries(void)
+TEST("a tree costs a small multiple of its file")
 {
     enum { ENTRIES = 32769 };
     static const char *const whole[] = {
@@ -86,7 +86,7 @@ static void test_entries(void)
 }
 
 /* Values with the longest text possible for the bytes that they take in the file. */
-static void test_values(void)
+TEST("texts cost a small multiple of the file")
 {
     enum { BYTES = 300000 };
     static const struct {
@@ -118,11 +118,3 @@ static void test_values(void)
         free(image);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"a tree costs a small multiple of its file", test_entries},
-    {"texts cost a small multiple of the file", test_values},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("cost", tests)

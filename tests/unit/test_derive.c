@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Results computed from tensors: statistics compared with sums in long double, values at the edges
  * of bins. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void is_near(double got, long double want)
 }
 
 /* The mean is far from zero, so a sum of squares would lose the deviation. */
-static void test_moments(void)
+TEST("moments do not depend on the lengths of stretches")
 {
     enum { N = 100003 };
     float *x = malloc(N * sizeof(*x));
@@ -63,7 +63,7 @@ static void test_moments(void)
     free(x);
 }
 
-static void test_not_finite(void)
+TEST("NaN and infinities are counted and left out")
 {
     float x[] = {NAN, 1, INFINITY, -0.0f, -2, -INFINITY, 0, NAN, NAN, 3};
     struct moments m = measured(x, 10, 10);
@@ -81,7 +81,7 @@ static void test_not_finite(void)
     CU_ASSERT_EQUAL(moments_absmax(&m), 0);
 }
 
-static void test_zeros(void)
+TEST("zeros of either sign are one value")
 {
     float x[][3] = {
         {0, -0.0f, -0.0f}, {-0.0f, 0, -0.0f}, {-0.0f, -0.0f, 0}, {-0.0f, -1, 0}, {1, -0.0f, 0}};
@@ -105,7 +105,7 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
 
 /* Dead rows and columns, and the first of several equal maxima, are found whatever the length of
  * the stretches. */
-static void test_spread(void)
+TEST("dead rows and columns, and the first of several equal maxima, are found")
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
     static float x[N], room[STATS_STRETCH];
@@ -163,7 +163,7 @@ static void bins_are(float *x, size_t n, double mean, double std)
 
 /* Each bin edge and its neighbours are counted correctly, for means and deviations of all
  * magnitudes. */
-static void test_bins_edges(void)
+TEST("each bin includes exactly its lower edge")
 {
     uint64_t state = 7;
     for (int round = 0; round < 1000; round++) {
@@ -182,7 +182,7 @@ static void test_bins_edges(void)
     }
 }
 
-static void test_text_size(void)
+TEST("a text has the announced size for all numbers")
 {
     const double largest[] = {0, 1, 3.4028234663852886e38, 1.401298464324817e-45};
     uint8_t dims[16];
@@ -213,7 +213,7 @@ static struct picture picture_with(uint64_t columns, uint64_t rows)
 }
 
 /* The rows of pixels are contiguous and cover all values. */
-static void test_picture_rows(void)
+TEST("the rows of a picture are contiguous and cover all values")
 {
     const uint64_t many = (uint64_t)1 << 31;
     const uint64_t dims[][2] = {
@@ -244,7 +244,7 @@ static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint6
 }
 
 /* All values are multiples of 1/256, so sums of their squares are exact in any order. */
-static void test_picture_pixels(void)
+TEST("pixels have the mean squares of their values")
 {
     enum { N = 9 << 20 };
     const uint64_t columns[] = {N, N / 2, 1, 3, 4096, 4608, 9000};
@@ -274,17 +274,3 @@ static void test_picture_pixels(void)
     free(stored);
     free(v);
 }
-
-static CU_TestInfo tests[] = {
-    {"moments do not depend on the lengths of stretches", test_moments},
-    {"NaN and infinities are counted and left out", test_not_finite},
-    {"zeros of either sign are one value", test_zeros},
-    {"dead rows and columns, and the first of several equal maxima, are found", test_spread},
-    {"each bin includes exactly its lower edge", test_bins_edges},
-    {"a text has the announced size for all numbers", test_text_size},
-    {"the rows of a picture are contiguous and cover all values", test_picture_rows},
-    {"pixels have the mean squares of their values", test_picture_pixels},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("derive", tests)

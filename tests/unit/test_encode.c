@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* quant: encoding values to blocks, with golden data and with values that must be refused. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <float.h>
@@ -22,7 +22,7 @@ enum { MOST_BLOCKS = 64 };
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], back[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 
-static void test_golden(void)
+TEST("every kernel set encodes to the golden data")
 {
     uint32_t ids = 0;
     for (size_t s = 0; quant_set_at(s); s++)
@@ -39,7 +39,7 @@ static void test_golden(void)
     CU_ASSERT_EQUAL(ids, 20); /* every type with an encoder except F32, F64 and the integers */
 }
 
-static void test_can_encode(void)
+TEST("the types in which values can be stored")
 {
     static const uint32_t none[] = {9, 15};
     CU_ASSERT_FALSE(quant_can_encode(NULL, false));
@@ -72,7 +72,7 @@ static bool holds_any_float(uint32_t id)
 }
 
 /* In three blocks of ones, each element of the second block in turn is not finite. */
-static void test_not_finite(void)
+TEST("NaN and infinity are refused, and the first is named")
 {
     static const uint32_t odd[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
@@ -95,7 +95,7 @@ static void test_not_finite(void)
 
 /* Each type stores its largest value with either sign, at either end of a block of zeros, and
  * refuses the next larger float. In Q1_0 all values of a block are equal. */
-static void test_scale_range(void)
+TEST("values at the limit of the scales are stored, larger ones refused")
 {
     static const struct {
         uint8_t id;
@@ -123,7 +123,7 @@ static void test_scale_range(void)
 }
 
 /* Some types store a minimum and the distance to the maximum; both must fit. */
-static void test_range_range(void)
+TEST("minima and maxima at the limit of the scales")
 {
     static const struct {
         uint8_t id;
@@ -150,7 +150,7 @@ static void test_range_range(void)
     }
 }
 
-static void test_integers(void)
+TEST("integers hold exact values only")
 {
     static const struct {
         uint8_t id;
@@ -194,7 +194,7 @@ static void test_integers(void)
 }
 
 /* A big-endian block is the little-endian block with the bytes of each field reversed. */
-static void test_big_endian(void)
+TEST("big-endian blocks have the bytes of each field reversed")
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
         const struct quant_type *t = quant_find(id);
@@ -215,16 +215,3 @@ static void test_big_endian(void)
         CU_ASSERT_EQUAL(memcmp(raw, more, 3u * t->block_bytes), 0);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"every kernel set encodes to the golden data", test_golden},
-    {"the types in which values can be stored", test_can_encode},
-    {"NaN and infinity are refused, and the first is named", test_not_finite},
-    {"values at the limit of the scales are stored, larger ones refused", test_scale_range},
-    {"minima and maxima at the limit of the scales", test_range_range},
-    {"integers hold exact values only", test_integers},
-    {"big-endian blocks have the bytes of each field reversed", test_big_endian},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("encode", tests)

@@ -3,7 +3,7 @@
  * quant: encoding values with importances. Compares errors with those of ggml's quantisers, and
  * tries unusual importances.
  */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -46,7 +46,7 @@ static uint64_t hash_of(const float *f, size_t n)
 
 /* The error of each row is at most 1.01 times the reference's. For IQ1 to IQ3, the mean ratio per
  * type is at most 0.96. */
-static void test_table(void)
+TEST("errors are close to the reference's")
 {
     double sum[QUANT_N_TYPES] = {0};
     unsigned n[QUANT_N_TYPES] = {0};
@@ -75,7 +75,7 @@ static void test_table(void)
 
 /* All machines must produce the same bytes. After changing a search, copy the test's output here
  * and check it with scripts/test-arch. */
-static void test_same_bytes(void)
+TEST("all machines produce the same bytes")
 {
     static const struct {
         uint32_t id;
@@ -132,7 +132,7 @@ static void encode(const struct quant_type *t, size_t n, const float *weight, ui
 }
 
 /* Encode zeros, and values of every magnitude that the type's scale can express. */
-static void test_sizes_of_values(void)
+TEST("values of every magnitude are encoded")
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
         const struct quant_type *t = quant_find(weighing[k]);
@@ -161,7 +161,7 @@ static void test_sizes_of_values(void)
 }
 
 /* Types that need importances fail without them. Each matrix has its own importances. */
-static void test_by_rows(void)
+TEST("rows and matrices have their own importances")
 {
     struct quant_fault fault;
     fill(2048);
@@ -182,13 +182,3 @@ static void test_by_rows(void)
         }
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"errors are close to the reference's", test_table},
-    {"all machines produce the same bytes", test_same_bytes},
-    {"values of every magnitude are encoded", test_sizes_of_values},
-    {"rows and matrices have their own importances", test_by_rows},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("encode with importances", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* quant: writing new values over old blocks through a view. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -73,7 +73,7 @@ static void write_back(const struct quant_type *t, bool big, enum quant_view vie
     }
 }
 
-static void test_write_back(void)
+TEST("writing values back unchanged changes no byte")
 {
     for_each_view(write_back);
 }
@@ -125,7 +125,7 @@ static void change_some(const struct quant_type *t, bool big, enum quant_view vi
     CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
 }
 
-static void test_change_some(void)
+TEST("changing a value changes only its block")
 {
     for_each_view(change_some);
 }
@@ -153,13 +153,13 @@ static void refuse_one(const struct quant_type *t, bool big, enum quant_view vie
     CU_ASSERT_TRUE(!want || fault.element == (t->encode ? at : 0));
 }
 
-static void test_refuse_one(void)
+TEST("a value that cannot be stored is named")
 {
     for_each_view(refuse_one);
 }
 
 /* A view of the same format preserves every 16-bit pattern of F16 and BF16. */
-static void test_same_format(void)
+TEST("values in the format of the type are stored unchanged")
 {
     static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];
     struct quant_fault fault;
@@ -175,13 +175,3 @@ static void test_same_format(void)
         CU_ASSERT_EQUAL(memcmp(got, k & 2 ? swapped : all, sizeof(got)), 0);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"writing values back unchanged changes no byte", test_write_back},
-    {"changing a value changes only its block", test_change_some},
-    {"a value that cannot be stored is named", test_refuse_one},
-    {"values in the format of the type are stored unchanged", test_same_format},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("encode_write", tests)

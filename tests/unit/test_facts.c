@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "build_gguf.h"
-#include "cu_main.h"
+#include "cu_test.h"
 #include "model/facts.h"
 #include "parsed.h"
 #include "quant/types.h"
@@ -29,7 +29,7 @@ static struct parsed with_arch(const char *arch, const char *key, bool tokens)
     return parse_build(&b, 0);
 }
 
-static void test_arch(void)
+TEST("keys of the architecture and the size of the vocabulary are found")
 {
     uint64_t v = 0;
     struct parsed p = with_arch("llama", "llama.vocab_size", false);
@@ -69,7 +69,7 @@ static struct params params_of(const char *expert, bool arch, uint32_t experts)
     return n;
 }
 
-static void test_params(void)
+TEST("parameters are counted in all experts and in one")
 {
     struct params n = params_of("blk.0.ffn_up_exps.weight", true, 4);
     CU_ASSERT_TRUE(n.total == 70 && n.one == 25 && n.experts == 4);
@@ -81,7 +81,7 @@ static void test_params(void)
     CU_ASSERT_TRUE(n.total == 70 && n.one == 70 && n.experts == 0);
 }
 
-static void test_labels(void)
+TEST("counts of parameters are rounded to labels")
 {
     static const struct {
         uint64_t n;
@@ -116,7 +116,7 @@ static void test_labels(void)
     CU_ASSERT_STRING_EQUAL(label, "7.2B");
 }
 
-static void test_file_type(void)
+TEST("general.file_type has its names")
 {
     static const char *const name[] = {
         "F32",   "F16",     "Q4_0",   "Q4_1",   NULL,     NULL,      NULL,     "Q8_0",   "Q5_0",
@@ -138,13 +138,3 @@ static void test_file_type(void)
     CU_ASSERT_PTR_NULL(fact_file_type(p.g));
     parsed_free(&p);
 }
-
-static CU_TestInfo tests[] = {
-    {"keys of the architecture and the size of the vocabulary are found", test_arch},
-    {"parameters are counted in all experts and in one", test_params},
-    {"counts of parameters are rounded to labels", test_labels},
-    {"general.file_type has its names", test_file_type},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("model/facts", tests)

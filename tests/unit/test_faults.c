@@ -4,7 +4,7 @@
  * process dying or the power failing at each call. Edits of keys are recorded in the history, as
  * the daemon does. Checks the invariants in commit.c, commit.h, journal.h and history.h.
  */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -207,7 +207,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 }
 
 /* Each call fails with EIO, and once more with another error while reads and writes are short. */
-static void test_fail(void)
+TEST("each way makes the planned file; if a call fails, the old file remains")
 {
     static const int others[] = {-ENOSPC, -EDQUOT, -EINTR, -EOPNOTSUPP};
     for (size_t i = 0; i < 2 * COUNT(ways); i++) {
@@ -275,7 +275,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     return fs.hit;
 }
 
-static void test_broken(void)
+TEST("a medium that stays broken leaves a recoverable file")
 {
     for (size_t i = 0; i < 2 * COUNT(ways); i++) {
         unsigned n = 1;
@@ -288,7 +288,7 @@ static void test_broken(void)
 }
 
 /* C4: if a header could never be written, recovery must not complete the edit. */
-static void test_frozen(void)
+TEST("an edit whose header could never be written is not recovered")
 {
     struct scene s;
     scene_begin(&s, EDIT_INPLACE, 100);
@@ -358,7 +358,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     return status == FAULT_EXIT;
 }
 
-static void test_kill(void)
+TEST("a kill at any call leaves the old or the new file")
 {
     for (size_t i = 0; i < COUNT(ways); i++) {
         unsigned n = 1;
@@ -369,7 +369,7 @@ static void test_kill(void)
     }
 }
 
-static void test_power(void)
+TEST("a power cut at any call leaves the old or the new file")
 {
     for (size_t i = 0; i < COUNT(ways); i++)
         for (uint64_t seed = 1; seed <= soak_size(2); seed++) {
@@ -434,7 +434,7 @@ static bool cut_pair(const struct way *const way[2], unsigned n, uint64_t seed)
     return status == FAULT_EXIT;
 }
 
-static void test_pairs(void)
+TEST("a power cut during a second edit keeps the finished first one")
 {
     static const size_t used[] = {0, 3, 4}; /* copy, copy with a plain rename, in place */
     for (uint64_t seed = 1; seed <= soak_size(2); seed++)
@@ -447,15 +447,3 @@ static void test_pairs(void)
             soak_count("disk states replayed", n);
         }
 }
-
-static CU_TestInfo tests[] = {
-    {"each way makes the planned file; if a call fails, the old file remains", test_fail},
-    {"a medium that stays broken leaves a recoverable file", test_broken},
-    {"an edit whose header could never be written is not recovered", test_frozen},
-    {"a kill at any call leaves the old or the new file", test_kill},
-    {"a power cut at any call leaves the old or the new file", test_power},
-    {"a power cut during a second edit keeps the finished first one", test_pairs},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("faults", tests)

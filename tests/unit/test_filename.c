@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* check/filename: parsing and generating file names by the naming convention. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static const char *const bad[] = {
     "A-x7B-v1.gguf",
 };
 
-static void test_good(void)
+TEST("names that follow the convention are parsed")
 {
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct file_name f;
@@ -75,7 +75,7 @@ static void test_good(void)
     }
 }
 
-static void test_bad(void)
+TEST("names that do not follow the convention are refused")
 {
     struct file_name f;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -86,7 +86,7 @@ static void test_bad(void)
     CU_ASSERT_FALSE(file_name_parse(dashes, &f));
 }
 
-static void test_sizes(void)
+TEST("size labels are parsed")
 {
     static const struct {
         const char *label;
@@ -113,7 +113,7 @@ static void test_sizes(void)
     CU_ASSERT_FALSE(file_size_parse((struct text){"B", 1}, &experts, &params));
 }
 
-static void test_fits(void)
+TEST("size labels are compared with the number of parameters")
 {
     struct params dense = {7241732096, 7241732096, 0}, mixed = {46702792704, 7241732096, 8};
     CU_ASSERT_TRUE(file_size_fits((struct text){"7B", 2}, &dense));
@@ -138,7 +138,7 @@ static void suggests(struct build *b, const char *want)
     parsed_free(&p);
 }
 
-static void test_suggest(void)
+TEST("a name is suggested from the keys")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -180,7 +180,7 @@ static void test_suggest(void)
 
 /* A SHA-256 is recognised in upper or lower case, with or without ollama's prefix. 63 or 65 digits
  * are not a hash. */
-static void test_hashes(void)
+TEST("names that are a hash are recognised")
 {
     CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));
     CU_ASSERT_TRUE(file_name_is_hash("sha256-" HEX16 HEX16 HEX16 "0123456789ABCDEF"));
@@ -189,15 +189,3 @@ static void test_hashes(void)
     CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 "0123456789abcdeg"));
     CU_ASSERT_FALSE(file_name_is_hash("sha256-"));
 }
-
-static CU_TestInfo tests[] = {
-    {"names that follow the convention are parsed", test_good},
-    {"names that do not follow the convention are refused", test_bad},
-    {"size labels are parsed", test_sizes},
-    {"size labels are compared with the number of parameters", test_fits},
-    {"a name is suggested from the keys", test_suggest},
-    {"names that are a hash are recognised", test_hashes},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("filename", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* check/check: the report on models that break many rules, and on files that cannot be parsed. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void count(void *arg, const struct check_finding *f)
         CU_ASSERT_STRING_EQUAL(f->what, "5 more of these");
 }
 
-static void test_many(void)
+TEST("the findings of one rule are limited")
 {
     struct build b;
     unsigned n = 0;
@@ -57,7 +57,7 @@ static void required(void *arg, const struct check_finding *f)
 }
 
 /* Check how many required keys are reported for each architecture if the model has none of them. */
-static void test_required(void)
+TEST("missing required keys of each architecture are counted")
 {
     static const struct {
         const char *arch;
@@ -93,7 +93,7 @@ static void on_fault(void *arg, const struct err *e)
     (void)strcat(f->all, "\n");
 }
 
-static void test_faults(void)
+TEST("the parser continues after a fault, and reports every one")
 {
     struct build b;
     struct faults f = {0};
@@ -126,12 +126,3 @@ static void test_faults(void)
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
     free(image);
 }
-
-static CU_TestInfo tests[] = {
-    {"the findings of one rule are limited", test_many},
-    {"missing required keys of each architecture are counted", test_required},
-    {"the parser continues after a fault, and reports every one", test_faults},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("findings", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/history: the keys that an undo restores, states, limits, and damaged or planted files. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ static void shows(const struct history *h, const struct gguf *now, const char *n
 
 /* ---- states ---- */
 
-static void test_undo(void)
+TEST("an undo restores the keys before the last edits, or those of a state")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -126,7 +126,7 @@ static void test_undo(void)
     three_free(&t);
 }
 
-static void test_join(void)
+TEST("edits in quick succession are one state")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -148,7 +148,7 @@ static void test_join(void)
 }
 
 /* Keys that no record has left are never overwritten. */
-static void test_foreign(void)
+TEST("keys that no record has left are not overwritten")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -266,7 +266,7 @@ static void random_edits(uint64_t seed)
     home_teardown(&x);
 }
 
-static void test_random(void)
+TEST("after random edits, the keys of each state come back in their order")
 {
     for (uint64_t seed = 1; seed <= soak_size(300); seed++) {
         unsigned before = CU_get_number_of_failures();
@@ -308,7 +308,7 @@ static struct gguf *odd_model(enum odd odd)
     return gguf_of(&b);
 }
 
-static void test_odd_states(void)
+TEST("states that no edit can make are restored")
 {
     struct gguf *g[ODDS];
     for (enum odd i = PLAIN; i < ODDS; i++)
@@ -348,7 +348,7 @@ static struct gguf *make(struct history *h, struct edit_change *c, int64_t now)
     return next;
 }
 
-static void test_tensors(void)
+TEST("an edit of tensors is shown, and an undo says what it did not restore")
 {
     static uint8_t bytes[36];
     struct home x;
@@ -395,7 +395,7 @@ static size_t size_of(const struct three *t)
     return (size_t)st.st_size;
 }
 
-static void test_keep(void)
+TEST("the last edits are kept, and numbers are not used again")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -436,7 +436,7 @@ static struct gguf *long_text(char letter, size_t n)
 }
 
 /* Old values count. The last record stays, whatever its size. */
-static void test_bytes(void)
+TEST("old values up to a limit are kept, and always those of the last edit")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -460,7 +460,7 @@ static void test_bytes(void)
     three_free(&t);
 }
 
-static void test_clear(void)
+TEST("a history can be forgotten")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -505,7 +505,7 @@ static void still_good(struct three *t, const uint8_t *bytes, size_t n)
 }
 
 /* Each bit that flips, and each end that a power cut leaves; and anything after the end. */
-static void test_damaged(void)
+TEST("a damaged file restores nothing wrong")
 {
     struct three t;
     struct history *h = three_setup(&t);
@@ -540,7 +540,7 @@ static void test_damaged(void)
 
 /* A file with another head, such as that of an older version or of another model, is not used, and
  * is replaced. */
-static void test_other_file(void)
+TEST("a file with another head is replaced")
 {
     struct three t;
     struct history other, *h = three_setup(&t);
@@ -566,7 +566,7 @@ static void test_other_file(void)
 }
 
 /* Anything but our own regular file and our own directories is neither read nor written. */
-static void test_planted(void)
+TEST("links, and what belongs to others, are not used")
 {
     static const struct {
         const char *at; /* NULL: the file */
@@ -628,7 +628,7 @@ static void home_is(const char *state_home, const char *home, const char *root, 
     history_close(&h);
 }
 
-static void test_home(void)
+TEST("the state directory depends on the environment and the user")
 {
     home_is("/state", "/home/me", "/state", "/state");
     home_is("state", "/home/me", "/var/lib", "/home/me/.local/state");
@@ -652,7 +652,7 @@ static void test_home(void)
 
 /* What is missing is made, for this user alone, again if it was removed. Nothing is made for
  * readers. */
-static void test_folder(void)
+TEST("the directory is made when it is needed")
 {
     struct three t;
     struct history *h = three_setup(&t), deep;
@@ -696,7 +696,7 @@ int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
 }
 
 /* A lock is waited for, but not forever. */
-static void test_lock(void)
+TEST("another process's lock is waited for, but not forever")
 {
     struct three t;
     struct err e = {0};
@@ -713,24 +713,3 @@ static void test_lock(void)
     edit(h, t.b, t.c, 1200, 0);
     three_free(&t);
 }
-
-static CU_TestInfo tests[] = {
-    {"an undo restores the keys before the last edits, or those of a state", test_undo},
-    {"edits in quick succession are one state", test_join},
-    {"keys that no record has left are not overwritten", test_foreign},
-    {"after random edits, the keys of each state come back in their order", test_random},
-    {"states that no edit can make are restored", test_odd_states},
-    {"an edit of tensors is shown, and an undo says what it did not restore", test_tensors},
-    {"the last edits are kept, and numbers are not used again", test_keep},
-    {"old values up to a limit are kept, and always those of the last edit", test_bytes},
-    {"a history can be forgotten", test_clear},
-    {"a damaged file restores nothing wrong", test_damaged},
-    {"a file with another head is replaced", test_other_file},
-    {"links, and what belongs to others, are not used", test_planted},
-    {"the state directory depends on the environment and the user", test_home},
-    {"the directory is made when it is needed", test_folder},
-    {"another process's lock is waited for, but not forever", test_lock},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("history", tests)

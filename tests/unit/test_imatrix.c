@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* model/imatrix: both formats of importance matrices, and files that are refused. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -64,7 +64,7 @@ static void has(const struct imatrix *m, const char *name, uint64_t n, const flo
     CU_ASSERT_EQUAL(memcmp(r->of, v, n * sizeof(float)), 0);
 }
 
-static void test_gguf(void)
+TEST("GGUF files of either byte order are read")
 {
     static const float sums[] = {8, 0, 2, 4, 6, 8}, one = 2, three[] = {2, 0, 4};
     for (unsigned big = 0; big < 2; big++) {
@@ -88,7 +88,7 @@ static void test_gguf(void)
     }
 }
 
-static void test_gguf_refused(void)
+TEST("bad GGUF files are refused")
 {
     static const float ok[] = {1, 2, 3, 4}, bad[] = {NAN, INFINITY, -1, -INFINITY, 0x1p63f};
     static const struct {
@@ -148,7 +148,7 @@ static void put_row(struct buf *b, const char *name, uint32_t calls, uint32_t n,
     }
 }
 
-static void test_list(void)
+TEST("files in the older list format are read")
 {
     static const float v[] = {2, 4, 6};
     struct buf b = BUF_INIT;
@@ -169,7 +169,7 @@ static void test_list(void)
     buf_free(&b);
 }
 
-static void test_list_refused(void)
+TEST("bad lists are refused")
 {
     static const float v[] = {2, NAN, 6}, ok[] = {1};
     static const struct {
@@ -199,7 +199,7 @@ static void test_list_refused(void)
     }
 }
 
-static void test_fit(void)
+TEST("rows fit tensors whose dimensions match")
 {
     float of[12] = {0};
     const struct imatrix_row row = {.of = of, .n = 12};
@@ -220,7 +220,7 @@ static void test_fit(void)
     }
 }
 
-static void test_open(void)
+TEST("files are opened, or refused with a reason")
 {
     struct imatrix *m = NULL;
     struct err e = {0};
@@ -242,15 +242,3 @@ static void test_open(void)
     buf_free(&b);
     (void)close(fd);
 }
-
-static CU_TestInfo tests[] = {
-    {"files are opened, or refused with a reason", test_open},
-    {"GGUF files of either byte order are read", test_gguf},
-    {"bad GGUF files are refused", test_gguf_refused},
-    {"files in the older list format are read", test_list},
-    {"bad lists are refused", test_list_refused},
-    {"rows fit tensors whose dimensions match", test_fit},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("imatrix", tests)

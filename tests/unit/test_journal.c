@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "build_gguf.h"
 #include "changes.h"
-#include "cu_main.h"
+#include "cu_test.h"
 #include "edit/open.h"
 #include "model_dir.h"
 #include "put_journal.h"
@@ -77,7 +77,7 @@ static uint32_t draw(void)
 
 /* ---- incomplete journals ---- */
 
-static void test_void(void)
+TEST("a truncated or damaged journal is not applied")
 {
     struct work w;
     struct edit_recovered found;
@@ -131,7 +131,7 @@ static void make_next(struct edit *d, const struct edit *last, enum edit_strateg
  * A journal that cannot be removed is never applied after a later edit, even if that edit restores
  * every sector. The journal's head is wiped or, if that fails too, later edits are refused.
  */
-static void test_remains(void)
+TEST("a journal that cannot be removed is not applied after a later edit")
 {
     for (int i = 0; i < 4; i++) {
         const bool wiped = i % 2;
@@ -226,7 +226,7 @@ static const struct field {
     {7, 1, '9', "later version"},
 };
 
-static void test_fields(void)
+TEST("journals with invalid contents are refused")
 {
     struct work w;
     struct edit_recovered found;
@@ -361,7 +361,7 @@ static void put_head(const struct fixture *x, const struct head *h)
     (void)close(fd);
 }
 
-static void test_heads(void)
+TEST("valid rows are accepted, and others are refused")
 {
     struct fixture x;
     setup(&x);
@@ -509,7 +509,7 @@ static void check_moved(const struct gguf *g)
     CU_ASSERT_EQUAL(edit_plan_way(&p, &o, &disk, &got, &copies, &e), -EOPNOTSUPP);
 }
 
-static void test_ways(void)
+TEST("the cheaper way is taken, and one for which there is room")
 {
     struct fixture x;
     struct edit_file f;
@@ -669,7 +669,7 @@ static void check_tamper(const struct tamper *t)
     scene_end(&s);
 }
 
-static void test_tampered(void)
+TEST("only a journal that fits is applied")
 {
     for (size_t i = 0; i < COUNT(tampers); i++)
         if (tampers[i].deed < GIVES_AWAY || geteuid() == 0)
@@ -677,7 +677,7 @@ static void test_tampered(void)
 }
 
 /* An edit before the journal was looked at is refused, or drops a journal that is not whole. */
-static void test_commit(void)
+TEST("a model that has a journal is not edited")
 {
     struct scene s;
     scene_begin(&s, EDIT_INPLACE, 10);
@@ -694,7 +694,7 @@ static void test_commit(void)
     scene_end(&s);
 }
 
-static void test_recover_again(void)
+TEST("a recovery that fails can be repeated")
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
         struct scene s;
@@ -772,7 +772,7 @@ static bool read_beside(unsigned n, bool begins)
 }
 
 /* A reader waits until the editor has ended its edit, and reads again what was torn. */
-static void test_read_beside_editor(void)
+TEST("a model is read while another process edits it in place")
 {
     unsigned n = 1;
     for (; n <= 10; n++)
@@ -782,7 +782,7 @@ static void test_read_beside_editor(void)
     CU_ASSERT_TRUE(n > 2);
 }
 
-static void test_held_by_editor(void)
+TEST("a half edited model is not read while its editor has it open")
 {
     struct scene s;
     struct edit_id id;
@@ -801,7 +801,7 @@ static void test_held_by_editor(void)
 /* ---- leftovers, and files of a split model ---- */
 
 /* T4: our files are removed only if they are not locked. */
-static void test_sweep(void)
+TEST("only files that ggufs made are swept")
 {
     static const char *const keep[] = {
         "." NAME ".ggufs-abc12",  "." NAME ".ggufs-abc1234", "." NAME ".ggufs-ABCDEF",
@@ -863,7 +863,7 @@ static void interrupt(const struct fixture *x, const char *name)
 }
 
 /* Only the first file is ever edited. */
-static void test_shards(void)
+TEST("the first file of a split model is recovered")
 {
     struct fixture x;
     struct edit_recovered got;
@@ -893,21 +893,3 @@ static void test_shards(void)
     CU_ASSERT_EQUAL(model_recover(path, &got, &e), -ENOENT);
     teardown(&x);
 }
-
-static CU_TestInfo tests[] = {
-    {"a journal that cannot be removed is not applied after a later edit", test_remains},
-    {"a truncated or damaged journal is not applied", test_void},
-    {"journals with invalid contents are refused", test_fields},
-    {"valid rows are accepted, and others are refused", test_heads},
-    {"the cheaper way is taken, and one for which there is room", test_ways},
-    {"only a journal that fits is applied", test_tampered},
-    {"a model that has a journal is not edited", test_commit},
-    {"a recovery that fails can be repeated", test_recover_again},
-    {"a model is read while another process edits it in place", test_read_beside_editor},
-    {"a half edited model is not read while its editor has it open", test_held_by_editor},
-    {"only files that ggufs made are swept", test_sweep},
-    {"the first file of a split model is recovered", test_shards},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("edit/journal", tests)

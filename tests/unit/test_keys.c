@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gguf/value: names of keys, and the types of standardized ones. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static const struct key_row *find(const char *key)
     return key_find(key, strlen(key));
 }
 
-static void test_types(void)
+TEST("standardized keys have standard types")
 {
     static const struct {
         const char *key;
@@ -56,7 +56,7 @@ static void test_types(void)
     }
 }
 
-static void test_fits(void)
+TEST("a row accepts only its types")
 {
     const struct key_row *count = find("llama.block_count"),
                          *heads = find("x.attention.head_count"),
@@ -78,7 +78,7 @@ static void test_fits(void)
     CU_ASSERT_FALSE(key_type_fits(tokens, GGUF_ARRAY, GGUF_I32));
 }
 
-static void test_syntax(void)
+TEST("only valid key names are accepted")
 {
     static const char *const lower_snake[] = {"general.name", "a", "a.0._b"},
                              *const valid[] = {"gpt-oss.block_count",
@@ -102,12 +102,3 @@ static void test_syntax(void)
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1) || key_find(key, KEY_MAX + 1));
     free(key);
 }
-
-static CU_TestInfo tests[] = {
-    {"standardized keys have standard types", test_types},
-    {"a row accepts only its types", test_fits},
-    {"only valid key names are accepted", test_syntax},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("keys", tests)

@@ -16,7 +16,7 @@
  *     200 tensor 1 't1'  210 dimensions: 1  214 3          222 type F16   226 offset 32
  *     234 end of the header      256 data of t0      288 data of t1      294 its end      320 end
  */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -371,7 +371,7 @@ static int refused(const void *image, size_t n, unsigned flags, struct err *e)
     return r;
 }
 
-static void test_cases(void)
+TEST("each check names the byte at which it refuses a file")
 {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct row *row = &cases[i];
@@ -450,7 +450,7 @@ static void cut_everywhere(void (*make)(struct build *b))
     parsed_free(&p);
 }
 
-static void test_cuts(void)
+TEST("a file truncated at any byte is refused")
 {
     cut_everywhere(make_base);
     cut_everywhere(make_big);
@@ -467,7 +467,7 @@ static void test_cuts(void)
  *      16 key length   20 'k.u32'   25 value length: 4   29 type   33 value   37 key 1
  *     133 end of keys   192 tensor 0   198 dimensions   202 4   206 2   210 elements: 8
  */
-static void test_draft(void)
+TEST("redundant fields of the first draft must agree")
 {
     static const struct {
         const char *what;
@@ -498,12 +498,3 @@ static void test_draft(void)
     }
     parsed_free(&p);
 }
-
-static CU_TestInfo tests[] = {
-    {"each check names the byte at which it refuses a file", test_cases},
-    {"a file truncated at any byte is refused", test_cuts},
-    {"redundant fields of the first draft must agree", test_draft},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("malformed", tests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* shelf/manifest: manifests that are accepted, and their limits. tests/fuzz/fuzz_store.c tries
  * random bytes. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
 
 /* No path in an accepted manifest leads out of the store. */
-static void test_manifests(void)
+TEST("no accepted manifest leads out of the store")
 {
     static const struct {
         const char *text;
@@ -47,7 +47,7 @@ static void test_manifests(void)
     }
 }
 
-static void test_manifest_limits(void)
+TEST("manifests have at most the maximum number of layers")
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct manifest m;
@@ -68,11 +68,3 @@ static void test_manifest_limits(void)
     buf_char(&text, '[');
     CU_ASSERT_EQUAL(manifest_parse(text.data, text.len, &m, &e), -EFBIG);
 }
-
-static CU_TestInfo tests[] = {
-    {"no accepted manifest leads out of the store", test_manifests},
-    {"manifests have at most the maximum number of layers", test_manifest_limits},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("manifest", tests)

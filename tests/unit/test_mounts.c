@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* shelf/mountinfo: the kernel's list of mounts. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "shelf/mountinfo.h"
 #include "mount/proc.h"
 
-static void test_unescape(void)
+TEST("escapes are decoded, and what is none is left as it is")
 {
     static const struct {
         const char *text, *path;
@@ -29,7 +29,7 @@ static void test_unescape(void)
     }
 }
 
-static void test_parse(void)
+TEST("a line of the mount table is parsed")
 {
     static const char with_tags[] =
         "36 25 0:77 / /mnt/a\\040b rw,nosuid shared:7 master:1 - fuse.ggufs /models/m\\134.gguf "
@@ -55,7 +55,7 @@ static void test_parse(void)
     CU_ASSERT_FALSE(mount_is_ggufs(&m));
 }
 
-static void test_parse_nonsense(void)
+TEST("malformed lines of the mount table are refused")
 {
     static const char *const lines[] = {
         "",
@@ -86,7 +86,7 @@ static bool root_is_mounted(void)
 }
 
 /* This process's root is found. */
-static void test_load(void)
+TEST("the mount table of this process is read")
 {
     struct mounts ms;
     CU_ASSERT_EQUAL_FATAL(mounts_load(&ms), 0);
@@ -95,7 +95,7 @@ static void test_load(void)
     mounts_free(&ms);
 }
 
-static void test_at(void)
+TEST("of several mounts on a directory, the last one counts")
 {
     struct mount m[] = {{.id = 1, .at = "/"}, {.id = 2, .at = "/a"}, {.id = 3, .at = "/a"}};
     const struct mounts ms = {.mount = m, .n = sizeof(m) / sizeof(m[0])};
@@ -103,14 +103,3 @@ static void test_at(void)
     CU_ASSERT_EQUAL(mounts_at(&ms, "/")->id, 1);
     CU_ASSERT_PTR_NULL(mounts_at(&ms, "/a/b"));
 }
-
-static CU_TestInfo tests[] = {
-    {"escapes are decoded, and what is none is left as it is", test_unescape},
-    {"a line of the mount table is parsed", test_parse},
-    {"malformed lines of the mount table are refused", test_parse_nonsense},
-    {"the mount table of this process is read", test_load},
-    {"of several mounts on a directory, the last one counts", test_at},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("mounts", tests)

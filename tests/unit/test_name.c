@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* text/name: conversion between names and file names. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@ static void encodes(const void *name, size_t n, const char *file)
     CU_ASSERT_EQUAL(memcmp(back, name, n), 0);
 }
 
-static void test_table(void)
+TEST("examples are encoded and decoded")
 {
     encodes("general.architecture", 20, "general.architecture");
     encodes("blk.0.attn_q.weight", 19, "blk.0.attn_q.weight");
@@ -61,7 +61,7 @@ static bool is_cut(const char *file, size_t keep)
     return cut && name_decode(file, back, &len) == -ENAMETOOLONG && len == 12345;
 }
 
-static void test_long(void)
+TEST("a name over 255 bytes is truncated and hashed")
 {
     char name[400], file[TREE_NAME_MAX + 1];
     fill(name, 255, SIZE_MAX, 0);
@@ -81,7 +81,7 @@ static void test_long(void)
 }
 
 /* An escape that does not fit before the mark is omitted entirely. */
-static void test_cut_escape(void)
+TEST("an escape is never split")
 {
     char name[400], file[TREE_NAME_MAX + 1];
     for (size_t at = 230; at < 240; at++) {
@@ -98,7 +98,7 @@ static void test_cut_escape(void)
     CU_ASSERT_TRUE(is_cut(file, 237));
 }
 
-static void test_hash(void)
+TEST("the hash covers the whole name and is fixed")
 {
     char name[400], a[TREE_NAME_MAX + 1], b[TREE_NAME_MAX + 1];
     fill(name, 300, SIZE_MAX, 0);
@@ -122,7 +122,7 @@ static uint64_t next(uint64_t *state)
     return *state;
 }
 
-static void test_round_trip(void)
+TEST("all bytes survive a round trip")
 {
     /* bytes drawn often */
     static const char special[] = {'%', '/', '.', '\0', '~', '2', 'E', 0x7f, 0x1f, (char)0xff};
@@ -142,7 +142,7 @@ static void test_round_trip(void)
 }
 
 /* A file name with a needless escape, or that cannot be a file's, is not the name of anything. */
-static void test_needless(void)
+TEST("a name with a needless escape is not found")
 {
     static const char *const files[] = {"%41", "%2e", "%2Ea", ".%2E", "..",  "a/b", "\x7f",
                                         "%FF", "",    "%%",   "a%",   "%G0", "%~"};
@@ -153,15 +153,3 @@ static void test_needless(void)
         CU_ASSERT_EQUAL(len, 12345);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"examples are encoded and decoded", test_table},
-    {"a name over 255 bytes is truncated and hashed", test_long},
-    {"an escape is never split", test_cut_escape},
-    {"the hash covers the whole name and is fixed", test_hash},
-    {"all bytes survive a round trip", test_round_trip},
-    {"a name with a needless escape is not found", test_needless},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("name", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* model/npy: headers written by NumPy and others, and headers that are refused. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static int parse(uint8_t version, const char *dict, struct npy *ret, struct err 
     return r;
 }
 
-static void test_taken(void)
+TEST("valid headers are accepted")
 {
     static const struct {
         uint8_t version;
@@ -82,7 +82,7 @@ static void test_taken(void)
     }
 }
 
-static void test_refused(void)
+TEST("unsupported headers are refused")
 {
     static const struct {
         const char *dict, *line;
@@ -126,7 +126,7 @@ static void test_refused(void)
 }
 
 /* Bytes that cannot begin a header are refused as soon as that is certain. */
-static void test_early(void)
+TEST("a bad header is refused as soon as it is recognised")
 {
     struct npy npy;
     struct err e;
@@ -151,7 +151,7 @@ static void test_early(void)
 }
 
 /* Headers that we write can be read; their data begins at a multiple of 64. */
-static void test_written(void)
+TEST("a written header is read back")
 {
     for (uint32_t n_dims = 0; n_dims <= NPY_MAX_DIMS; n_dims++) {
         CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -172,13 +172,3 @@ static void test_written(void)
             CU_ASSERT_EQUAL(npy.dims[i], dims[i]);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"valid headers are accepted", test_taken},
-    {"unsupported headers are refused", test_refused},
-    {"a bad header is refused as soon as it is recognised", test_early},
-    {"a written header is read back", test_written},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("npy", tests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a model and beginning to edit it: the reasons why it cannot be edited, the lock, what
  * other programs change meanwhile, and models that no edit could have made. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ static void opens(const struct place *p, const struct tree_options *o, const cha
 
 #define HASH "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static void test_reasons(void)
+TEST("the reason why a model cannot be edited is reported")
 {
     struct place p = new_place(), old;
     struct build b;
@@ -133,7 +133,7 @@ static void test_reasons(void)
 }
 
 /* Runs as a user other than root, because root may write anywhere. */
-static void test_folder(void)
+TEST("a model whose directory cannot be written or read is not edited")
 {
     const uid_t was = geteuid();
     if (was == 0)
@@ -158,7 +158,7 @@ static void test_folder(void)
 }
 
 /* What a crash left is removed; a model with a journal is neither opened nor touched. */
-static void test_leftovers(void)
+TEST("leftovers of a crash are removed; a half written model is not opened")
 {
     struct place p = new_place();
     struct tree *t = NULL;
@@ -209,7 +209,7 @@ static bool on_wait(void *arg, int dir, const char *name, struct err *why)
     return true;
 }
 
-static void test_waits(void)
+TEST("a process that ends releases its lock")
 {
     struct place p = new_place();
     struct tree_options o = plain;
@@ -248,7 +248,7 @@ static void error_has(struct tree *t, const char *words)
 }
 
 /* The first edit takes the lock; while another process holds it, edits are refused. */
-static void test_first_edit(void)
+TEST("the first edit takes the lock, unless another process holds it")
 {
     struct place p = new_place();
     struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &plain);
@@ -276,7 +276,7 @@ static void test_first_edit(void)
 
 /* If another file has replaced the model since it was opened, the new file is not edited, and its
  * lock is neither taken nor waited for. */
-static void test_changed(void)
+TEST("a model that was replaced is not edited")
 {
     struct place p = new_place();
     struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &plain);
@@ -303,7 +303,7 @@ static bool gets_idle(struct tree *t, bool helpers)
 }
 
 /* A tree is not idle while a file is open or an edit is pending. A helper keeps it busy as well. */
-static void test_idle(void)
+TEST("a tree is not idle while a file is open or an edit is pending")
 {
     struct place p = new_place();
     struct tree_options o = late;
@@ -360,7 +360,7 @@ static void put_shard(const struct place *p, unsigned no, const char *extra)
 }
 
 /* A tree of the same files gives nodes the same numbers; every file counts. */
-static void test_identity(void)
+TEST("a reopened tree has the numbers of its predecessor; every file counts")
 {
     char path[128];
     struct place p = new_place();
@@ -390,7 +390,7 @@ static void test_identity(void)
 /* ---- while a tree is open ---- */
 
 /* Rights are looked at again after a second, as long as the file exists. */
-static void test_rights(void)
+TEST("rights are at most a second old")
 {
     struct place p = new_place();
     CU_ASSERT_EQUAL(chmod(p.model, 0644), 0);
@@ -411,7 +411,7 @@ static void test_rights(void)
 }
 
 /* The node of a file of the whole belongs to one state of the model. */
-static void test_states(void)
+TEST("the node of a replaced file is stale")
 {
     struct place p = new_place();
     struct tree_file *f = NULL;
@@ -427,7 +427,7 @@ static void test_states(void)
     drop_place(&p);
 }
 
-static void test_stop(void)
+TEST("a tree that is ending computes nothing")
 {
     char bytes[10];
     struct place p = new_place();
@@ -443,7 +443,7 @@ static void test_stop(void)
     drop_place(&p);
 }
 
-static void test_backup(void)
+TEST("a backup is named")
 {
     struct place p = new_place();
     struct tree_options o = plain;
@@ -485,7 +485,7 @@ static struct place odd_place(uint32_t alignment, bool big)
 
 /* In a model with the key `some.key\0x`, `some.key` cannot be made; no other edit fails. While the
  * alignment exceeds 1 MiB, every other edit is refused. */
-static void test_odd_models(void)
+TEST("keys that are equal up to a NUL and large alignments are refused alone")
 {
     struct build b;
     struct tree_options o = plain;
@@ -517,22 +517,3 @@ static void test_odd_models(void)
     end(t);
     drop_place(&p);
 }
-
-static CU_TestInfo tests[] = {
-    {"the reason why a model cannot be edited is reported", test_reasons},
-    {"a model whose directory cannot be written or read is not edited", test_folder},
-    {"leftovers of a crash are removed; a half written model is not opened", test_leftovers},
-    {"a process that ends releases its lock", test_waits},
-    {"the first edit takes the lock, unless another process holds it", test_first_edit},
-    {"a model that was replaced is not edited", test_changed},
-    {"a tree is not idle while a file is open or an edit is pending", test_idle},
-    {"a reopened tree has the numbers of its predecessor; every file counts", test_identity},
-    {"rights are at most a second old", test_rights},
-    {"the node of a replaced file is stale", test_states},
-    {"a tree that is ending computes nothing", test_stop},
-    {"a backup is named", test_backup},
-    {"keys that are equal up to a NUL and large alignments are refused alone", test_odd_models},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("open", tests)

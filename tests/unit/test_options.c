@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* mount/options: options passed to libfuse and fusermount3. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static int keep_name(void *data, const char *arg, int key, struct fuse_args *out
 }
 
 /* libfuse finds the name, and nothing injected through it. */
-static void test_names(void)
+TEST("names with commas, quotes and backslashes survive the option list")
 {
     static const char *const names[] = {
         "/m.gguf",      "/a,b.gguf",     "/a\\b.gguf", "/a\\,b.gguf", "/\"a,b\" 'c'.gguf",
@@ -94,7 +94,7 @@ static void test_names(void)
 
 /* Options that some version of libfuse or fusermount3 refuses are dropped, or refused by name
  * instead of being passed on. */
-static void test_not_passed_on(void)
+TEST("options that some fusermount3 refuses are dropped")
 {
     static const char *const dropped[] = {"atime",    "nodiratime", "diratime",    "relatime",
                                           "lazytime", "nofail",     "strictatime", "user=me"};
@@ -127,7 +127,7 @@ static void check_refused(const char *given, const char *why)
     mnt_options_free(&o);
 }
 
-static void test_refused(void)
+TEST("unknown and unsafe options are refused")
 {
     check_refused("large_read", "unknown option 'large_read'");
     check_refused("nonempty", "unknown option 'nonempty'");
@@ -135,12 +135,3 @@ static void test_refused(void)
     check_refused("subtype=a\\,b", "option subtype: must be a name without commas or backslashes");
     check_refused("subtype=a\\\\b", "option subtype: must be a name without commas or backslashes");
 }
-
-static CU_TestInfo tests[] = {
-    {"names with commas, quotes and backslashes survive the option list", test_names},
-    {"options that some fusermount3 refuses are dropped", test_not_passed_on},
-    {"unknown and unsafe options are refused", test_refused},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("options", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gguf_parse: valid files of every version and layout. test_malformed.c tests refused files. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +149,7 @@ static void check_tensors(const struct parsed *p)
     CU_ASSERT_STRING_EQUAL(gguf_type(&g->tensor[1])->name, "F16");
 }
 
-static void test_layouts(void)
+TEST("every layout, version, byte order and value type is parsed")
 {
     struct build b;
     for (int i = 0; layout(&b, i); i++) {
@@ -185,7 +185,7 @@ static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
 
 /* If the keys of a first draft end at a multiple of 64, some writers add 64 more bytes of
  * padding. */
-static void test_draft_padding(void)
+TEST("both paddings of the first draft are accepted")
 {
     static const uint8_t data[8] = {0x55};
     struct build b;
@@ -207,7 +207,7 @@ static void test_draft_padding(void)
 /* ---- strings ---- */
 
 /* In version 3, strings are shown unchanged, even if each of them ends in NUL. */
-static void test_nul_v3(void)
+TEST("version 3 strings keep a trailing NUL")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -219,7 +219,7 @@ static void test_nul_v3(void)
     parsed_free(&p);
 }
 
-static void test_nul_not_all(void)
+TEST("if any string lacks a NUL, no NUL is counted")
 {
     struct build b;
     build_init(&b, 2, false);
@@ -233,7 +233,7 @@ static void test_nul_not_all(void)
     parsed_free(&p);
 }
 
-static void test_odd_names(void)
+TEST("empty, long and binary names are accepted")
 {
     char longname[1000];
     memset(longname, 'n', sizeof(longname) - 1);
@@ -256,7 +256,7 @@ static void test_odd_names(void)
     parsed_free(&p);
 }
 
-static void test_nested_limit(void)
+TEST("arrays may be nested up to the limit")
 {
     struct build b;
     build_init(&b, 3, true);
@@ -272,7 +272,7 @@ static void test_nested_limit(void)
 
 /* ---- tensors ---- */
 
-static void test_dims(void)
+TEST("tensors with zero or many dimensions, or several blocks, are accepted")
 {
     uint64_t many[GGUF_MAX_DIMS];
     for (int i = 0; i < GGUF_MAX_DIMS; i++)
@@ -300,7 +300,7 @@ static void test_dims(void)
 
 /* If the type id of a tensor is unknown or was removed from ggml, its data extends to the next
  * tensor's data or to the end of the file. */
-static void test_unknown(void)
+TEST("data of unknown and removed types extends to the next tensor")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -320,7 +320,7 @@ static void test_unknown(void)
 }
 
 /* In version 1 only, ids 16 to 18 were I8, I16 and I32. */
-static void test_v1_ids(void)
+TEST("version 1 has its own type ids")
 {
     for (uint8_t version = 1; version <= 2; version++) {
         struct build b;
@@ -336,7 +336,7 @@ static void test_v1_ids(void)
 }
 
 /* To the reference reader, tensor names that differ only after a NUL are equal. */
-static void test_nul_in_tensor_names(void)
+TEST("tensor names are distinguished up to a NUL")
 {
     for (int differ = 0; differ < 2; differ++) {
         struct build b;
@@ -361,7 +361,7 @@ static void test_nul_in_tensor_names(void)
 
 /* A key with a NUL is found only by its whole name, provided that no other key is equal up to the
  * NUL. */
-static void test_nul_in_keys(void)
+TEST("a key with a NUL that equals no other is read")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -381,7 +381,7 @@ static void two(struct build *b, uint64_t first, uint64_t second)
     build_tensor_at(b, "b", F32, (uint64_t[]){8}, 1, second, NULL, 32);
 }
 
-static void test_odd(void)
+TEST("gaps, order, a missing tail and trailing bytes are noted")
 {
     static const struct {
         uint64_t first, second; /* where two tensors are */
@@ -414,7 +414,7 @@ static void test_odd(void)
 
 /* A tensor without elements may share the offset of another tensor, and does not affect the
  * order. */
-static void test_zero_shares(void)
+TEST("tensors without elements may share an offset")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -426,7 +426,7 @@ static void test_zero_shares(void)
     parsed_free(&p);
 }
 
-static void test_alignments(void)
+TEST("alignments from 1 to 65536 are accepted")
 {
     for (uint32_t align = 1; align <= 1 << 16; align *= 2) {
         struct build b;
@@ -448,7 +448,7 @@ static void test_alignments(void)
 
 /* A file that is truncated anywhere after its header is still shown, and is reported as
  * incomplete. */
-static void test_partial(void)
+TEST("an incomplete download is shown on request")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -471,24 +471,3 @@ static void test_partial(void)
     }
     free(image);
 }
-
-static CU_TestInfo tests[] = {
-    {"tensor names are distinguished up to a NUL", test_nul_in_tensor_names},
-    {"a key with a NUL that equals no other is read", test_nul_in_keys},
-    {"every layout, version, byte order and value type is parsed", test_layouts},
-    {"both paddings of the first draft are accepted", test_draft_padding},
-    {"version 3 strings keep a trailing NUL", test_nul_v3},
-    {"if any string lacks a NUL, no NUL is counted", test_nul_not_all},
-    {"empty, long and binary names are accepted", test_odd_names},
-    {"arrays may be nested up to the limit", test_nested_limit},
-    {"tensors with zero or many dimensions, or several blocks, are accepted", test_dims},
-    {"data of unknown and removed types extends to the next tensor", test_unknown},
-    {"version 1 has its own type ids", test_v1_ids},
-    {"gaps, order, a missing tail and trailing bytes are noted", test_odd},
-    {"tensors without elements may share an offset", test_zero_shares},
-    {"alignments from 1 to 65536 are accepted", test_alignments},
-    {"an incomplete download is shown on request", test_partial},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("parse", tests)

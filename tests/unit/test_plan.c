@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/plan: the reserve, and what is refused. tests/fuzz/fuzz_edit.c makes edits of every kind in
  * every layout. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static int64_t spaces(const struct content *im)
     return (int64_t)v.len;
 }
 
-static void test_reserve_asked(void)
+TEST("a reserve keeps the data in place or moves it by whole blocks")
 {
     struct edit_plan f;
     struct edit_options o = {.reserve = 5000, .strategy = EDIT_INPLACE};
@@ -145,7 +145,7 @@ static void test_reserve_asked(void)
 }
 
 /* A text can grow until only one byte separates the header from the data. */
-static void test_reserve_edge(void)
+TEST("a reserve is used up to its last byte")
 {
     struct edit_plan f;
     struct edit_options o = {.reserve = 100, .strategy = EDIT_INPLACE};
@@ -168,7 +168,7 @@ static void test_reserve_edge(void)
     image_free(&im);
 }
 
-static void test_reserve_auto(void)
+TEST("an automatic reserve is only made in a large file")
 {
     struct edit_plan f;
     struct edit_options o = EDIT_OPTIONS_INIT;
@@ -194,7 +194,7 @@ static void test_reserve_auto(void)
     image_free(&im);
 }
 
-static void test_same(void)
+TEST("an edit that changes nothing is recognised")
 {
     struct edit_plan f;
     struct edit_options o = EDIT_OPTIONS_INIT;
@@ -215,7 +215,7 @@ static void test_same(void)
 }
 
 /* Bytes are not written in place if the padding after the last tensor is missing. */
-static void test_no_tail(void)
+TEST("a model without padding at its end can be edited")
 {
     for (size_t i = 0; i < 2; i++) {
         CLEANUP(edit_change_free) struct edit_change c;
@@ -260,7 +260,7 @@ static int refuse(struct build *b, const char *op, const void *value, size_t n, 
     return r;
 }
 
-static void test_refused_files(void)
+TEST("files that cannot be edited are refused")
 {
     struct build b;
     build_init(&b, 1, false);
@@ -290,7 +290,7 @@ static void test_refused_files(void)
 
 /* Bytes other than exactly one value of the type are refused, even if they could be read as
  * something else. */
-static void test_refused_values(void)
+TEST("bytes that are not a value are refused")
 {
     static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
     static const uint8_t list[] = {4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
@@ -323,7 +323,7 @@ static void test_refused_values(void)
         }
 }
 
-static void test_large_header(void)
+TEST("a header that becomes too large with its reserve is refused")
 {
     struct build b;
     size_t n;
@@ -345,17 +345,3 @@ static void test_large_header(void)
     gguf_free(g);
     free(bytes);
 }
-
-static CU_TestInfo tests[] = {
-    {"a reserve keeps the data in place or moves it by whole blocks", test_reserve_asked},
-    {"a reserve is used up to its last byte", test_reserve_edge},
-    {"an automatic reserve is only made in a large file", test_reserve_auto},
-    {"an edit that changes nothing is recognised", test_same},
-    {"a model without padding at its end can be edited", test_no_tail},
-    {"a header that becomes too large with its reserve is refused", test_large_header},
-    {"files that cannot be edited are refused", test_refused_files},
-    {"bytes that are not a value are refused", test_refused_values},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("plan", tests)

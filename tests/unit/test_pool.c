@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* base/pool: jobs take turns; each unit runs once; errors, progress. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -67,7 +67,7 @@ static void leave(struct work *w)
 }
 
 /* Calls during a turn lead to one more turn, which does not overlap it. */
-static void test_called_again(void)
+TEST("turns of one job do not overlap")
 {
     struct work w;
     join(&w);
@@ -100,7 +100,7 @@ static bool wait_for_it(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-static void test_waits(void)
+TEST("turns that wait for other jobs block none")
 {
     static struct waiter waiter[WAITERS];
     static atomic_bool told;
@@ -165,7 +165,7 @@ static int run(struct units_job *j, uint64_t n, const struct units_watch *watch)
     return units_run(&u, watch);
 }
 
-static void test_all(void)
+TEST("each unit runs once")
 {
     struct units_job j = {.fails = MOST};
     struct units_watch w = {.progress = progress, .arg = &j};
@@ -177,7 +177,7 @@ static void test_all(void)
     CU_ASSERT_EQUAL(j.progress, MOST); /* even if another thread ran the last one */
 }
 
-static void test_some(void)
+TEST("units without work are skipped")
 {
     struct units_job j = {.fails = MOST, .every = 7};
     CU_ASSERT_EQUAL(run(&j, MOST, NULL), 0);
@@ -186,7 +186,7 @@ static void test_some(void)
 }
 
 /* The first unit that fails is reported; all units before it are done. */
-static void test_error(void)
+TEST("the first error is reported")
 {
     struct units_job j = {.fails = 1234};
     CU_ASSERT_EQUAL(run(&j, MOST, NULL), -100 - 1234);
@@ -194,14 +194,3 @@ static void test_error(void)
         CU_ASSERT_EQUAL(j.times[i], 1);
     CU_ASSERT_TRUE(j.done < MOST);
 }
-
-static CU_TestInfo tests[] = {
-    {"turns of one job do not overlap", test_called_again},
-    {"turns that wait for other jobs block none", test_waits},
-    {"each unit runs once", test_all},
-    {"units without work are skipped", test_some},
-    {"the first error is reported", test_error},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("pool", tests)

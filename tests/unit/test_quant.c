@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* quant: the table of types, golden data for the types, streams of values, narrowing. */
-#include "cu_main.h"
+#define CU_OWN_MAIN
+#include "cu_test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "quant/quant.h"
 #include "quant/types.h"
 
-static void test_has_values(void)
+TEST("types have values in either byte order or only in one")
 {
     static const uint32_t no_form[] = {6, 7, 15, 16, 17, 18, 19, 23, 29};
     CU_ASSERT_FALSE(quant_has_values(NULL, false));
@@ -27,7 +28,7 @@ static void test_has_values(void)
     }
 }
 
-static void test_golden(void)
+TEST("every type decodes to the golden data")
 {
     unsigned rows[QUANT_N_TYPES] = {0};
     for (size_t i = 0; i < n_golden; i++) {
@@ -94,7 +95,7 @@ static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t s
     return same_values(t, buf + shift, off, n);
 }
 
-static void test_read_edges(void)
+TEST("any range of values can be read at any address")
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
         if (!quant_find(id)->decode)
@@ -124,7 +125,7 @@ static void reverse(uint8_t *p, size_t n)
     }
 }
 
-static void test_big_endian(void)
+TEST("big-endian blocks decode to the same values")
 {
     /* id, width and offsets of the fields, from the layouts */
     static const struct {
@@ -169,7 +170,7 @@ static double f16_value(unsigned h)
     return h & 0x8000 ? -v : v;
 }
 
-static void test_f16_widening(void)
+TEST("every binary16 value converts to float32")
 {
     size_t bad = 0;
     for (unsigned h = 0; h < 0x10000; h++) {
@@ -204,7 +205,7 @@ static uint16_t narrow16(uint32_t bits)
 
 /* Values around each binary16 value and each midpoint are rounded to the nearest binary16 value,
  * ties to even. */
-static void test_f16_narrowing(void)
+TEST("float32 rounds to the nearest binary16, ties to even")
 {
     size_t bad = 0;
     for (unsigned h = 0; h < 0x7c00; h++) {
@@ -229,7 +230,7 @@ static void test_f16_narrowing(void)
     CU_ASSERT_EQUAL(narrow16(0x7fbfe000), 0x7fff);
 }
 
-static void test_bf16_narrowing(void)
+TEST("float32 rounds to the nearest bfloat16, ties to even")
 {
     static const struct {
         uint32_t bits;
@@ -267,7 +268,7 @@ static bool narrowed_right(const struct tensor *t, size_t i, const uint8_t *got,
     return h == (brain ? f32_to_bf16(f) : f32_to_f16(f));
 }
 
-static void test_read_narrow(void)
+TEST("any type can be read as 16-bit values")
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
         if (!quant_find(id)->decode)
@@ -294,25 +295,13 @@ static void test_read_narrow(void)
     }
 }
 
-static CU_TestInfo tests[] = {
-    {"types have values in either byte order or only in one", test_has_values},
-    {"every type decodes to the golden data", test_golden},
-    {"any range of values can be read at any address", test_read_edges},
-    {"big-endian blocks decode to the same values", test_big_endian},
-    {"every binary16 value converts to float32", test_f16_widening},
-    {"float32 rounds to the nearest binary16, ties to even", test_f16_narrowing},
-    {"float32 rounds to the nearest bfloat16, ties to even", test_bf16_narrowing},
-    {"any type can be read as 16-bit values", test_read_narrow},
-    CU_TEST_INFO_NULL,
-};
-
 /* Run all tests with each set of kernels that this machine supports. */
 int main(void)
 {
     int failed = 0;
     for (size_t i = 0; quant_set_at(i); i++) {
         quant_use(quant_set_at(i));
-        failed |= cu_run(quant_set_at(i)->name, tests);
+        failed |= cu_run(quant_set_at(i)->name, cu_tests);
     }
     return failed;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* quant: every kernel set gives the same results as the generic one, and accesses nothing outside
  * its blocks. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <math.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static bool encoders_agree(uint32_t id, size_t n)
     return encoders_agree_with(id, n, weight);
 }
 
-static void test_random_blocks(void)
+TEST("random blocks decode alike, however many there are")
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
         const struct quant_type *t = quant_find(id);
@@ -102,7 +102,7 @@ static void test_random_blocks(void)
 
 /* Kernel sets agree on random bits, on values between 2^-64 and 2^63 that are similar within each
  * block, and on such blocks with a few values that can only just be stored, or not at all. */
-static void test_encode_any(void)
+TEST("any values are encoded or refused alike")
 {
     static const uint32_t odd[] = {0x7f800000, 0xffc00000, 0x7f7fffff, 0xff7fffff, 0x80000000,
                                    0x00000001, 0x477fefff, 0x477ff000, 0x4affefff, 0xc8fff000};
@@ -123,7 +123,7 @@ static void test_encode_any(void)
 }
 
 /* Kernel sets agree on every binary16, and on float32s around every binary16 and bfloat16. */
-static void test_all_halves(void)
+TEST("all 16-bit floats are converted alike")
 {
     static uint16_t h[2][1 << 18];
     static float f[1 << 18];
@@ -170,7 +170,7 @@ static void guarded_free(struct guarded *g)
 
 /* Run decoders on blocks and floats that end just before an inaccessible page or begin just after
  * one. */
-static void test_guard_pages(void)
+TEST("nothing outside the blocks is read, and nothing outside the floats is written")
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
     for (size_t s = 0; set_at(s); s++)
@@ -192,7 +192,7 @@ static void test_guard_pages(void)
 }
 
 /* Reading a range accesses no block outside it; all such blocks are in inaccessible pages. */
-static void test_only_the_blocks(void)
+TEST("a read accesses only the blocks of its range")
 {
     struct guarded in = guarded_new(1 << 16);
     for (size_t s = 0; set_at(s); s++) {
@@ -222,15 +222,3 @@ static void test_only_the_blocks(void)
     }
     guarded_free(&in);
 }
-
-static CU_TestInfo tests[] = {
-    {"random blocks decode alike, however many there are", test_random_blocks},
-    {"any values are encoded or refused alike", test_encode_any},
-    {"all 16-bit floats are converted alike", test_all_halves},
-    {"nothing outside the blocks is read, and nothing outside the floats is written",
-     test_guard_pages},
-    {"a read accesses only the blocks of its range", test_only_the_blocks},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("quant_sets", tests)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tree: contents of files, read at every offset and length. */
 #include "check/summary.h"
-#include "cu_main.h"
+#include "cu_test.h"
 #include "parsed.h"
 
 #include <errno.h>
@@ -161,7 +161,7 @@ static void check_tensors(const struct tree_image *m, bool big)
     content_is(m, "tensors/none/f32", "");
 }
 
-static void test_tensors(void)
+TEST("tensor files can be read from every offset in both byte orders")
 {
     char *views[2];
     size_t n[2];
@@ -197,7 +197,7 @@ static void build_spaced(struct build *b, bool big, int spaces)
     build_tensor(b, "t", I8, (uint64_t[]){9}, 1, "123456789", 9);
 }
 
-static void test_reserve(void)
+TEST("model.gguf omits the reserve")
 {
     for (int spaces = 0; spaces < 140; spaces++) {
         struct build b;
@@ -216,7 +216,7 @@ static void test_reserve(void)
 
 /* A long name shifts only its own line. Bytes of names are escaped unless they are printable
  * UTF-8. */
-static void test_tensors_txt(void)
+TEST("tensors.txt shows the tensors")
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
     struct build b;
@@ -262,7 +262,7 @@ static void info_is(const struct tree_image *m, const char *before, const char *
     free(got);
 }
 
-static void test_info(void)
+TEST("info is safe for a terminal")
 {
     struct build b;
     build_init(&b, 2, false);
@@ -281,7 +281,7 @@ static void test_info(void)
     image_close(&m);
 }
 
-static void test_info_all(void)
+TEST("info describes the model")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -349,7 +349,7 @@ static void test_info_all(void)
 }
 
 /* The findings, and their size for stat, which are rendered again for each reader. */
-static void test_check(void)
+TEST("check reports faults")
 {
     struct build b;
     char text[4096];
@@ -448,7 +448,7 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
 
 /* The file is truncated while the tree is open: either inside a page, whose rest then reads as
  * zeros, or by whole pages (SIGBUS). */
-static void test_cut_behind(void)
+TEST("a file truncated while the tree is open gives EIO, and other reads succeed")
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
     struct tree_image m = large(&plain);
@@ -467,7 +467,7 @@ static void test_cut_behind(void)
     image_close(&m);
 }
 
-static void test_partial(void)
+TEST("an incomplete download is shown only on request")
 {
     struct tree_image whole = large(&plain), m;
     size_t kept = 2 * PAGE + 10, n = offset_of(&whole, "tensors/q/offset") + kept;
@@ -487,7 +487,7 @@ static void test_partial(void)
 }
 
 /* With the maximum number of elements, views have the largest sizes that can be shown. */
-static void test_huge(void)
+TEST("a tensor with the maximum number of values shows its sizes")
 {
     struct build b;
     struct tree_image m;
@@ -507,18 +507,3 @@ static void test_huge(void)
     free(image);
     image_close(&m);
 }
-
-static CU_TestInfo tests[] = {
-    {"tensor files can be read from every offset in both byte orders", test_tensors},
-    {"model.gguf omits the reserve", test_reserve},
-    {"tensors.txt shows the tensors", test_tensors_txt},
-    {"info is safe for a terminal", test_info},
-    {"info describes the model", test_info_all},
-    {"check reports faults", test_check},
-    {"a file truncated while the tree is open gives EIO, and other reads succeed", test_cut_behind},
-    {"an incomplete download is shown only on request", test_partial},
-    {"a tensor with the maximum number of values shows its sizes", test_huge},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("read", tests)

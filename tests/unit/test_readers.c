@@ -4,7 +4,7 @@
  * the first large allocation of such a call, another thread reads a key; if it had to wait for the
  * call, it would never be answered.
  */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -152,7 +152,7 @@ static void removed_before(void)
 
 /* A key is moved aside, renamed over another, appended to, created though it is there, and lines
  * are written at once; the model is looked up, and a key edited, after a removal. */
-static void test_readers(void)
+TEST("a key is read while another call does something large")
 {
     static void (*const calls[])(void) = {moved_aside, renamed_over, opened,        created,
                                           written,     removed,      removed_before};
@@ -165,7 +165,7 @@ static void test_readers(void)
 
 /* A file that much was written to is closed by whoever ends the calls that used it, not by who drops
  * the last of them, with the lock held. */
-static void test_logs_are_closed_later(void)
+TEST("a file of drafts is closed without the lock")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -193,11 +193,3 @@ static void test_logs_are_closed_later(void)
     lock_destroy(&lock);
     drop_place(&p);
 }
-
-static CU_TestInfo tests[] = {
-    {"a file of drafts is closed without the lock", test_logs_are_closed_later},
-    {"a key is read while another call does something large", test_readers},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("readers", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* diff/print: hunks are correct and minimal in number, and their cost is bounded. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, co
     return changes;
 }
 
-static void test_random(void)
+TEST("random sequences are compared with the fewest changes")
 {
     state = 1;
     for (unsigned times = 0; times < 20000; times++) {
@@ -77,7 +77,7 @@ static uint64_t *numbers(size_t n, uint64_t first)
 }
 
 /* Sequences with nothing in common are compared element by element in bounded time. */
-static void test_unlike(void)
+TEST("comparing different sequences takes bounded time")
 {
     enum { N = 300000, M = 200000 };
     uint64_t *a = numbers(N, 0), *b = numbers(M, 1u << 30);
@@ -92,11 +92,3 @@ static void test_unlike(void)
     free(a);
     free(b);
 }
-
-static CU_TestInfo tests[] = {
-    {"random sequences are compared with the fewest changes", test_random},
-    {"comparing different sequences takes bounded time", test_unlike},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("sequence", tests)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "cu_main.h"
+#include "cu_test.h"
 #include "edit/open.h"
 #include "model/shards.h"
 #include "model_dir.h"
@@ -47,7 +47,7 @@ static size_t found(const char *path)
     return n;
 }
 
-static void test_names(void)
+TEST("shards are recognised by their names")
 {
     static const struct {
         const char *path;
@@ -97,7 +97,7 @@ static void test_names(void)
 
 /* Siblings are looked for beside the path or, if the first shard is not there, beside the link's
  * target. */
-static void test_links(void)
+TEST("the shards of a link are found beside it or its target")
 {
     struct shards s;
     begin();
@@ -192,7 +192,7 @@ static void refused(int n, const struct shard *one, int code, const char *line)
         (void)printf("\n%s: %s\n", line, e.msg);
 }
 
-static void test_refused(void)
+TEST("a shard that does not fit is refused and named")
 {
     static const struct {
         bool is_first; /* the first file is wrong, else the second */
@@ -228,7 +228,7 @@ static void test_refused(void)
 
 /* A file that is a shard by its keys but not by its name is refused, and the message suggests the
  * right name. */
-static void test_single(void)
+TEST("a shard without a shard's name is refused, with a suggestion")
 {
     struct err e = {0};
     struct build b;
@@ -243,7 +243,7 @@ static void test_single(void)
     gguf_free(g);
 }
 
-static void test_merge(void)
+TEST("shards are merged")
 {
     struct err e;
     struct shard other = second;
@@ -279,7 +279,7 @@ static void test_merge(void)
 }
 
 /* Any other fault of a merged model is reported by the parser. */
-static void test_merge_large(void)
+TEST("shards that are too large together cannot be merged")
 {
     struct parsed p[2];
     struct gguf *made = NULL;
@@ -296,15 +296,3 @@ static void test_merge_large(void)
     parsed_free(&p[0]);
     parsed_free(&p[1]);
 }
-
-static CU_TestInfo tests[] = {
-    {"shards are recognised by their names", test_names},
-    {"the shards of a link are found beside it or its target", test_links},
-    {"a shard that does not fit is refused and named", test_refused},
-    {"a shard without a shard's name is refused, with a suggestion", test_single},
-    {"shards are merged", test_merge},
-    {"shards that are too large together cannot be merged", test_merge_large},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("model/shards", tests)

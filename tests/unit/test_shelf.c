@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* shelf: what other programs do to a directory of models while it is looked at. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void replace_and_look(void)
 
 /* A model is replaced and looked up between the moments when another look-up sees the old file and when
  * it ends: both find the new file. */
-static void test_replaced_meanwhile(void)
+TEST("a model is replaced while it is looked up")
 {
     const struct shelf_options o = {0};
     struct tree_entry first, info;
@@ -70,10 +70,3 @@ static void test_replaced_meanwhile(void)
     (void)close(dir);
     CU_ASSERT_EQUAL(rmdir(top), 0);
 }
-
-static CU_TestInfo tests[] = {
-    {"a model is replaced while it is looked up", test_replaced_meanwhile},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("shelf", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gguf/source: headers read from files, failing media, limits, and error messages. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static int parse_medium(struct build *b, uint64_t fails_at, struct err *e)
 }
 
 /* Headers are checked against the limit before memory is allocated for them. */
-static void test_header_limit(void)
+TEST("a header over the limit is refused without being read")
 {
     struct build b;
     struct err e = {0};
@@ -58,7 +58,7 @@ static void test_header_limit(void)
                                   "4294967296 bytes");
 }
 
-static void test_medium(void)
+TEST("a medium that fails gives EIO")
 {
     struct build b;
     struct err e = {0};
@@ -73,7 +73,7 @@ static void test_medium(void)
 }
 
 /* A message is one line without control bytes, whatever names it contains. */
-static void test_names_in_lines(void)
+TEST("names in messages are escaped and shortened")
 {
     char name[2000];
     struct build b;
@@ -94,7 +94,7 @@ static void test_names_in_lines(void)
 }
 
 /* A model whose header is read from a file in several steps equals the same model in memory. */
-static void test_file(void)
+TEST("a file is read, even if it is truncated meanwhile")
 {
     struct build b;
     struct gguf *g = NULL;
@@ -122,7 +122,7 @@ static void test_file(void)
     parsed_free(&p);
 }
 
-static void test_no_file(void)
+TEST("only regular files can be sources")
 {
     struct source s = {.size = 777};
     struct err e = {0};
@@ -138,7 +138,7 @@ static void test_no_file(void)
     CU_ASSERT_EQUAL(s.size, 777);
 }
 
-static void test_many_keys(void)
+TEST("200,000 keys are found, and duplicate names are refused")
 {
     enum { N = 200000 };
     struct build b;
@@ -169,7 +169,7 @@ static void test_many_keys(void)
 }
 
 /* Blanks alone are not JSON. */
-static void test_blanks(void)
+TEST("a file of blanks is not taken for JSON")
 {
     const struct source s = source_mem("    ", 4);
     struct gguf *g = NULL;
@@ -178,7 +178,7 @@ static void test_blanks(void)
     CU_ASSERT_PTR_NULL(strstr(e.msg, "JSON"));
 }
 
-static void test_too_many(void)
+TEST("more keys or tensors than the limit are refused")
 {
     for (size_t at = 8; at <= 16; at += 8) {
         uint8_t head[24] = "GGUF\3";
@@ -199,17 +199,3 @@ static void test_too_many(void)
         CU_ASSERT_PTR_NULL(g);
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"a file is read, even if it is truncated meanwhile", test_file},
-    {"only regular files can be sources", test_no_file},
-    {"a header over the limit is refused without being read", test_header_limit},
-    {"a medium that fails gives EIO", test_medium},
-    {"names in messages are escaped and shortened", test_names_in_lines},
-    {"200,000 keys are found, and duplicate names are refused", test_many_keys},
-    {"a file of blanks is not taken for JSON", test_blanks},
-    {"more keys or tensors than the limit are refused", test_too_many},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("source", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* mount/daemon: pending signals that should stop a program. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static const int fatal[] = {SIGKILL, SIGABRT, SIGUSR1, SIGALRM, SIGPIPE, SIGXCPU
 static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
                                SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
 
-static void test_pending(void)
+TEST("pending signals end a wait unless they are ignored")
 {
     CU_ASSERT_FALSE(stops((struct sets){0}));
     for (size_t i = 0; i < COUNT(asking); i++) {
@@ -58,17 +58,9 @@ static void test_pending(void)
 }
 
 /* If it is unknown whether a signal is pending, the wait ends, and no edit is lost. */
-static void test_unknown(void)
+TEST("an unknown process ends a wait")
 {
     CU_ASSERT_TRUE(stops_thread(0));
     CU_ASSERT_TRUE(stops_by_status("Name:\tx\n"));
     CU_ASSERT_FALSE(stops_thread(getpid()));
 }
-
-static CU_TestInfo tests[] = {
-    {"pending signals end a wait unless they are ignored", test_pending},
-    {"an unknown process ends a wait", test_unknown},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("stops", tests)

@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "changes.h"
+#include "cu_test.h"
 #include "model_dir.h"
 #include "quant/types.h"
 
 enum { Q8_0 = 8, UNKNOWN = QUANT_N_TYPES };
 
-static void test_refused(void)
+TEST("a refused edit changes nothing")
 {
     struct fixture x;
     struct edit_change c;
@@ -102,16 +103,8 @@ static void split_by(const char *key)
     free(image);
 }
 
-static void test_split(void)
+TEST("files of a split model keep their numbers of tensors")
 {
     split_by("split.count");
     split_by("split.tensors.count");
 }
-
-static CU_TestInfo tests[] = {
-    {"a refused edit changes nothing", test_refused},
-    {"files of a split model keep their numbers of tensors", test_split},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("tensors", tests)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* text: metadata values as text and JSON, and back. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <cJSON.h>
 #include <errno.h>
@@ -174,7 +174,7 @@ static const struct {
     // clang-format on
 };
 
-static void test_shown(void)
+TEST("values are shown as text and JSON, and the text gives the same bytes")
 {
     for (size_t i = 0; i < COUNT(shown); i++)
         for (size_t f = 0; f < COUNT(formats); f++) {
@@ -192,7 +192,7 @@ static void test_shown(void)
 }
 
 /* The scan for escapes reads eight bytes at a time, and must find one at any position. */
-static void test_escape_anywhere(void)
+TEST("a byte that needs an escape is found at any position")
 {
     static const struct {
         char byte;
@@ -213,7 +213,7 @@ static void test_escape_anywhere(void)
 
 /* One string holds every character of Unicode's first plane, except NUL and surrogates, and some
  * beyond it. Another program reads the JSON, which has no control or hidden characters. */
-static void test_every_character(void)
+TEST("every character survives a round trip")
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, out = BUF_INIT;
     for (uint32_t c = 1; c < 0x11000; c++) {
@@ -345,7 +345,7 @@ static int parse(const struct gguf_format *fmt, const char *type, const char *te
     return text_parse(fmt, id, elem, (const uint8_t *)text, strlen(text), old, payload, e);
 }
 
-static void test_taken(void)
+TEST("texts are parsed in both byte orders")
 {
     for (size_t i = 0; i < WRITABLE * COUNT(taken); i++) {
         const struct gguf_format *fmt = formats[i % WRITABLE];
@@ -358,7 +358,7 @@ static void test_taken(void)
 }
 
 /* A refusal leaves the earlier content of the buffer. */
-static void test_refused(void)
+TEST("text that is no value of the type is refused, and the line named")
 {
     for (size_t i = 0; i < COUNT(refused); i++) {
         CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -376,7 +376,7 @@ static void test_refused(void)
 
 /* A float's text is longer than the buffer for ordinary numbers; a text of 1 GiB and two bytes, all
  * of them inaccessible, is refused before it is read. */
-static void test_long(void)
+TEST("floats may be of any length, texts up to 1 GiB")
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     char s[1000];
@@ -413,7 +413,7 @@ static const struct {
     // clang-format on
 };
 
-static void test_changes(void)
+TEST("what is not changed keeps its bytes")
 {
     for (size_t i = 0; i < WRITABLE * COUNT(changes); i++) {
         const struct gguf_format *fmt = formats[i % WRITABLE];
@@ -457,7 +457,7 @@ static const struct {
     // clang-format on
 };
 
-static void test_inferred(void)
+TEST("a new key gets its type from its text or from the standard")
 {
     for (size_t i = 0; i < COUNT(inferred); i++) {
         const char *text = inferred[i].text, *key = inferred[i].key;
@@ -475,7 +475,7 @@ static void test_inferred(void)
 
 /* Each row is an array of arrays: 'a' begins an array of that many, 'b' and 's' are empty arrays of
  * u8 and strings. */
-static void test_nested_types(void)
+TEST("arrays of arrays name the type that all inner arrays have")
 {
     static const struct {
         const char *parts, *name;
@@ -535,7 +535,7 @@ static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t 
     }
 }
 
-static void test_random(void)
+TEST("random values survive a round trip")
 {
     for (uint32_t i = 0; i < 6000; i++) {
         CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -547,7 +547,7 @@ static void test_random(void)
 }
 
 /* The text of a float reads back as its bits, and no text with fewer digits does. */
-static void test_random_floats(void)
+TEST("random floats have the shortest text that reads back")
 {
     for (int i = 0; i < 60000; i++) {
         const uint64_t bits =
@@ -580,20 +580,3 @@ static void test_random_floats(void)
         }
     }
 }
-
-static CU_TestInfo tests[] = {
-    {"values are shown as text and JSON, and the text gives the same bytes", test_shown},
-    {"a byte that needs an escape is found at any position", test_escape_anywhere},
-    {"every character survives a round trip", test_every_character},
-    {"texts are parsed in both byte orders", test_taken},
-    {"text that is no value of the type is refused, and the line named", test_refused},
-    {"floats may be of any length, texts up to 1 GiB", test_long},
-    {"what is not changed keeps its bytes", test_changes},
-    {"a new key gets its type from its text or from the standard", test_inferred},
-    {"arrays of arrays name the type that all inner arrays have", test_nested_types},
-    {"random values survive a round trip", test_random},
-    {"random floats have the shortest text that reads back", test_random_floats},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("text", tests)

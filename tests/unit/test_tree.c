@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tree: directories, names, attributes and extended attributes, without a mount. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static const struct listing {
     {FILES_RAW, false, "tensors/w", "type\nshape\nraw\n"},
 };
 
-static void test_listings(void)
+TEST("directories are listed in file order, with the chosen views")
 {
     char want[512], name[301];
     long_name(name);
@@ -115,7 +115,7 @@ static void test_listings(void)
 }
 
 /* A listing can continue after any cookie. "." and ".." come first. */
-static void test_cookies(void)
+TEST("a listing can continue after any entry")
 {
     struct tree_image m = model();
     uint64_t dir = image_node(&m, "tensors/new"), cookie = 0;
@@ -140,7 +140,7 @@ static void test_cookies(void)
     image_close(&m);
 }
 
-static void test_empty(void)
+TEST("a model without keys and tensors is shown")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -221,7 +221,7 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
     CU_ASSERT_EQUAL(got.attr.st_nlink, 1);
 }
 
-static void test_walk(void)
+TEST("sizes are exact, and inode numbers are unique")
 {
     struct tree_image m = model();
     struct seen s = {.ino = {INO_ROOT}, .n = 1};
@@ -230,7 +230,7 @@ static void test_walk(void)
     image_close(&m);
 }
 
-static void test_modes(void)
+TEST("modes, owner and times come from the model or from options")
 {
     static const struct {
         const char *path;
@@ -268,7 +268,7 @@ static void test_modes(void)
 
 /* ---- names that do not exist ---- */
 
-static void test_missing(void)
+TEST("missing names are not found")
 {
     static const struct {
         const char *dir, *name;
@@ -309,7 +309,7 @@ static void test_missing(void)
     image_close(&m);
 }
 
-static void test_bad_nodes(void)
+TEST("node numbers that were never issued are refused")
 {
     const uint64_t nodes[] = {0,
                               ino_make(NODE_ROOT, 1, 0),
@@ -360,7 +360,7 @@ static void xattrs_are(const struct tree_image *m, const char *path, const char 
     CU_ASSERT_TRUE(out.len == n && (n == 0 || memcmp(out.data, want, n) == 0));
 }
 
-static void test_xattrs(void)
+TEST("keys and tensors have extended attributes")
 {
     static const char key[] = "user.gguf.name\0user.gguf.type";
     static const char tensor[] =
@@ -393,7 +393,7 @@ static void test_xattrs(void)
 
 /* ---- opening ---- */
 
-static void test_refused(void)
+TEST("files that are not models are not opened")
 {
     struct tree *t = NULL;
     struct tree_image m;
@@ -416,7 +416,7 @@ static void test_refused(void)
     (void)rmdir(path);
 }
 
-static void test_statfs(void)
+TEST("statfs is that of the disk")
 {
     struct tree_image m = model();
     struct statvfs st = {0};
@@ -426,19 +426,3 @@ static void test_statfs(void)
     CU_ASSERT_EQUAL(tree_path(m.t)[0], '/');
     image_close(&m);
 }
-
-static CU_TestInfo tests[] = {
-    {"directories are listed in file order, with the chosen views", test_listings},
-    {"a listing can continue after any entry", test_cookies},
-    {"a model without keys and tensors is shown", test_empty},
-    {"sizes are exact, and inode numbers are unique", test_walk},
-    {"modes, owner and times come from the model or from options", test_modes},
-    {"missing names are not found", test_missing},
-    {"node numbers that were never issued are refused", test_bad_nodes},
-    {"keys and tensors have extended attributes", test_xattrs},
-    {"files that are not models are not opened", test_refused},
-    {"statfs is that of the disk", test_statfs},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("tree", tests)

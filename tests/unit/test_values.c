@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* check/check: NaN and infinity, in values and in scales, in every type that can have them. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static struct scan_result scan_blocks(uint32_t id, const uint8_t *bytes, bool bi
     return r;
 }
 
-static void test_spoilt(void)
+TEST("bad values and scales of each type are counted")
 {
     for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
         const struct spoil *s = &spoils[i];
@@ -114,7 +114,7 @@ static void test_spoilt(void)
 }
 
 /* The table above contains every type with scales. */
-static void test_types(void)
+TEST("every type with scales is tested")
 {
     for (uint32_t id = 0; quant_find(id); id++) {
         size_t k = 0;
@@ -126,7 +126,7 @@ static void test_types(void)
 }
 
 /* A big-endian file, and one with a type that has no values in such files. */
-static void test_big(void)
+TEST("big-endian files are scanned")
 {
     uint8_t *bytes = calloc(BLOCKS, 34);
     put_u16(bytes + 5 * 34, 0x7e00, true);
@@ -140,7 +140,7 @@ static void test_big(void)
 }
 
 /* Several pieces each have a finding. The one that comes first in the tensor is reported. */
-static void test_pieces(void)
+TEST("the first finding of several pieces is reported")
 {
     enum { N = 3000000 };
     uint8_t *bytes = calloc(N, 4);
@@ -158,7 +158,7 @@ static void test_pieces(void)
     free(bytes);
 }
 
-static void test_cut_later(void)
+TEST("data is truncated during a scan")
 {
     struct map m;
     struct scan_result found[1] = {{0}};
@@ -178,7 +178,7 @@ static void test_cut_later(void)
 }
 
 /* Missing data is not read. */
-static void test_cut(void)
+TEST("missing data is not read")
 {
     struct build b;
     build_init(&b, 3, false);
@@ -188,15 +188,3 @@ static void test_cut(void)
     CU_ASSERT_TRUE(scan_one(&p).unread);
     parsed_free(&p);
 }
-
-static CU_TestInfo tests[] = {
-    {"bad values and scales of each type are counted", test_spoilt},
-    {"every type with scales is tested", test_types},
-    {"big-endian files are scanned", test_big},
-    {"the first finding of several pieces is reported", test_pieces},
-    {"missing data is not read", test_cut},
-    {"data is truncated during a scan", test_cut_later},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("values", tests)

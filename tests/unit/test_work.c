@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Results computed for tensors: requests that share a result, are interrupted, or fail. */
-#include "cu_main.h"
+#include "cu_test.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -121,7 +121,7 @@ static int want(struct work *w, const struct view *v, enum derived what, uint32_
     return work_want(w, v, what, first, last, &waiter);
 }
 
-static void test_shared(void)
+TEST("many requests share one computation")
 {
     enum { TENSORS = 60, WISHES = 20 };
     struct model m = model(TENSORS, 3000000, 0);
@@ -145,7 +145,7 @@ static void test_shared(void)
 
 /* All kinds of results are requested together, each for a different tensor. Statistics use moments
  * that were kept. */
-static void test_kinds(void)
+TEST("all kinds of results are requested together")
 {
     struct model m = model(3, 100000, 0);
     struct work *w = work_new();
@@ -163,7 +163,7 @@ static void test_kinds(void)
 }
 
 /* Of the pictures of a tensor's states only the most recent are kept. */
-static void test_bounded(void)
+TEST("of pictures, as many are kept as fit")
 {
     enum { STATES = 24 };
     struct model m = model(1, 1 << 20, 0);
@@ -193,7 +193,7 @@ static void test_bounded(void)
 }
 
 /* An interrupted request is answered at once; every waiting request is eventually answered. */
-static void test_interrupt(void)
+TEST("an interrupted request is answered immediately")
 {
     enum { WISHES = 8 };
     struct model m = model(2, 8000000, 0);
@@ -219,7 +219,7 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-static void test_stop(void)
+TEST("the end of the mount answers all requests")
 {
     struct model m = model(2, 8000000, 0);
     struct work *w = work_new();
@@ -233,7 +233,7 @@ static void test_stop(void)
 }
 
 /* Failures are not kept, and do not affect results that do not need the part that failed. */
-static void test_missing(void)
+TEST("missing data fails only the results that need it")
 {
     struct model m = model(3, 50, 32); /* t2 is missing */
     struct work *w = work_new();
@@ -247,15 +247,3 @@ static void test_missing(void)
     work_free(w);
     model_free(&m);
 }
-
-static CU_TestInfo tests[] = {
-    {"many requests share one computation", test_shared},
-    {"all kinds of results are requested together", test_kinds},
-    {"of pictures, as many are kept as fit", test_bounded},
-    {"an interrupted request is answered immediately", test_interrupt},
-    {"the end of the mount answers all requests", test_stop},
-    {"missing data fails only the results that need it", test_missing},
-    CU_TEST_INFO_NULL,
-};
-
-CU_MAIN("work", tests)
