@@ -183,8 +183,10 @@ static size_t op_length(const char *p)
 
 static void check_end(struct run *r)
 {
-    CLEANUP(buf_free) struct buf keys = BUF_INIT;
+    CLEANUP(buf_free) struct buf keys = BUF_INIT, before = BUF_INIT;
     (void)strcpy(r->op, "at the end");
+    script_model_before(r, &before);
+    const char *want = r->s->saved ? r->s->saved : buf_text(&before);
     if (r->started != r->waited)
         script_fail(r, "an operation with & is not waited for");
     int ended = r->t ? script_finish(r) : 0;
@@ -194,9 +196,8 @@ static void check_end(struct run *r)
     else if (!r->failed && !(r->opt.tensors ? script_model_tensors(r, &keys)
                                             : script_model_keys(now.bytes, now.n, &keys)))
         script_fail(r, "the file is not a regular model");
-    else if (!r->failed && strcmp((char *)keys.data, r->s->saved) != 0)
-        script_fail(r, "the file has\n      %s\n    and not\n      %s", (char *)keys.data,
-                    r->s->saved);
+    else if (!r->failed && strcmp(buf_text(&keys), want) != 0)
+        script_fail(r, "the file has\n      %s\n    and not\n      %s", buf_text(&keys), want);
     else if (!r->failed && !script_model_whole(r))
         script_fail(r, "tensors were changed, or a file was left");
     free(now.bytes);

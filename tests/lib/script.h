@@ -102,8 +102,10 @@ struct script {
      */
     const char *how;
     const char *ops;
-    const char *saved; /* expected keys, as for `file`, or tensors, as for `tfile` */
+    const char
+        *saved; /* expected keys, as for `file`, or tensors, as for `tfile`; NULL: unchanged */
 };
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* of saved */
 
 #define A_NAME "a.name:string=one "
 #define A_COUNT "a.count:u32=7 "

@@ -239,16 +239,29 @@ struct content script_model_file(const struct run *r)
     return read_back(r, r->other.bytes ? FIRST : NAME);
 }
 
+static bool put_all_tensors(const struct content *first, const struct content *second,
+                            struct buf *out)
+{
+    bool good = put_file_tensors(first, out) && (!second->bytes || put_file_tensors(second, out));
+    buf_char(out, '\0');
+    return good && buf_error(out) == 0;
+}
+
 bool script_model_tensors(const struct run *r, struct buf *out)
 {
     struct content first = script_model_file(r), second = {0};
     if (r->other.bytes)
         second = read_back(r, SECOND);
-    bool good = put_file_tensors(&first, out) && (!second.bytes || put_file_tensors(&second, out));
-    buf_char(out, '\0');
+    bool good = put_all_tensors(&first, &second, out);
     free(first.bytes);
     free(second.bytes);
-    return good && buf_error(out) == 0;
+    return good;
+}
+
+void script_model_before(const struct run *r, struct buf *out)
+{
+    (void)(r->opt.tensors ? put_all_tensors(&r->old, &r->other, out)
+                          : script_model_keys(r->old.bytes, r->old.n, out));
 }
 
 bool script_model_whole(const struct run *r)

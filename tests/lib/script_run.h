@@ -72,6 +72,8 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out);
 /* Write "NAME:TYPE:SHAPE=VALUES " for each tensor of the current files: I8 as unchanged bytes, F32
  * as comma-separated floats, other types as a byte count. */
 bool script_model_tensors(const struct run *r, struct buf *out);
+/* Write the keys, or with `tensors` the tensors, that the model had at the beginning. */
+void script_model_before(const struct run *r, struct buf *out);
 /* Write bytes as text. A run of nine or more equal bytes becomes X{N}. */
 void script_model_brief(struct buf *out, const void *bytes, size_t n);
 /* Return the current file that has the keys. The caller frees its bytes. */

@@ -10,8 +10,7 @@
 static const struct script scripts[] = {
     {"a model that nobody edits stays as it is", NULL,
      "list a.name a.count a.other a.list; text a.name 'one\n'; text a.list '1\n2\n3\n';"
-     "stat a.count 2; typed a.list array[i32]; shown " UNCHANGED "; file " UNCHANGED "; fsync",
-     UNCHANGED},
+     "stat a.count 2; typed a.list array[i32]; shown " UNCHANGED "; file " UNCHANGED "; fsync"},
 
     /* ---- one handle ---- */
     {"a write is a draft until the close", NULL,
@@ -38,8 +37,7 @@ static const struct script scripts[] = {
     {"a shell appends to a key", NULL, "add a.list '4\n5\n'; add a.name 'more'",
      "a.name:string=one,more " A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4,5 "},
     {"writing the same text again changes nothing", "sync",
-     "put a.name 'one\n'; put a.count ' 7\r\n'; put a.list '[1, 2, 3]'; alter; fsync; restore",
-     UNCHANGED},
+     "put a.name 'one\n'; put a.count ' 7\r\n'; put a.list '[1, 2, 3]'; alter; fsync; restore"},
     {"fsync makes a write durable, and the program can go on writing", NULL,
      "open A a.name w trunc; write A 'new'; fsync A; file a.name:string=new " A_COUNT A_OTHER A_LIST
      "; write A ' and more'; close A; fsync; text a.name 'new and more\n'",
@@ -55,7 +53,7 @@ static const struct script scripts[] = {
      "write B 'b' 1; write B 'a' 0; close B",
      "a.name:string=ab a.count:u32=123 " A_OTHER A_LIST},
     {"a hole in a number is refused", NULL,
-     "open A a.count w trunc; write A '5' 2; close A =EINVAL; text a.count '7\n'", UNCHANGED},
+     "open A a.count w trunc; write A '5' 2; close A =EINVAL; text a.count '7\n'"},
     {"a program writes, truncates and writes again", NULL,
      "open A a.count w trunc; write A '1'; trunc A 0; flush A; good a.count; write A '5' 0;"
      "close A",
@@ -63,8 +61,7 @@ static const struct script scripts[] = {
     {"texts over 1 GiB are refused", NULL,
      "open A a.name rw; trunc A 1073741825 =EFBIG; read A 'one\n'; close A; open A a.name rw;"
      "write A 'x' 1073741824 =EFBIG; close A =EFBIG; open B .x rw creat; write B 'x';"
-     "trunc B 1073741825 =ENOSPC; write B 'x' 1073741824 =ENOSPC; read B 'x'; close B",
-     UNCHANGED},
+     "trunc B 1073741825 =ENOSPC; write B 'x' 1073741824 =ENOSPC; read B 'x'; close B"},
     {"keys and helpers have the documented attributes", NULL,
      "attrs a.name 'user.gguf.name user.gguf.type'; attr a.name user.gguf.name a.name;"
      "put .x 'x'; attrs .x ''; type .x u8; attrs .x user.gguf.type; put a.count 'x' =EINVAL;"
@@ -137,13 +134,11 @@ static const struct script scripts[] = {
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
     {"a bad text written in pieces is refused by the close", NULL,
      "open A a.list w trunc; write A '[1'; write A ', 2'; close A =EINVAL; refused a.list;"
-     "text a.list '1\n2\n3\n'",
-     UNCHANGED},
+     "text a.list '1\n2\n3\n'"},
     {"values out of range, not UTF-8 or of the wrong type are refused", NULL,
      "put a.count '4294967296' =ERANGE; put a.count '-1' =ERANGE; put a.new '\xff\xfe' =EILSEQ;"
      "put a.list '1\nx\n' =EINVAL; put a.count '1.5' =EINVAL; gone a.new; refused a.count;"
-     "refused a.list",
-     UNCHANGED},
+     "refused a.list"},
     {"a truncation restarts a refused draft", NULL,
      "open A a.count w trunc; write A 'x\n' =EINVAL; trunc A 0; write A '5' 0; close A; good "
      "a.count",
@@ -165,8 +160,7 @@ static const struct script scripts[] = {
      "open A a.count w; write A 'x\n' 2; close A =EINVAL; open A a.count w trunc; write A '1';"
      "flush A; open B a.count w; write B 'x\n' 2; release A; close B =EINVAL; text a.count '1\n';"
      "put a.count '7'; open A a.count rw; mv a.count .x; mv .x a.count; write A 'x\n' 2;"
-     "close A =EINVAL; text a.count '7\n';",
-     UNCHANGED},
+     "close A =EINVAL; text a.count '7\n';"},
     {"a key that is truncated, renamed to a helper and back, and then written", NULL,
      "open A a.count w trunc; mv a.count .x; mv .x a.count; write A 'x\n' =EINVAL;"
      "close A =EINVAL; text a.count '7\n'; open A a.count w trunc; mv a.count .x; mv .x a.count;"
@@ -175,23 +169,19 @@ static const struct script scripts[] = {
     {"an extended text is not a whole text; a shortened one is", NULL,
      "open A a.count w trunc; trunc A 3; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
      "write A '1'; trunc A 1; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
-     "write A '12'; trunc A 1; write A 'x' 1; close A =EINVAL; text a.count '7\n'",
-     UNCHANGED},
+     "write A '12'; trunc A 1; write A 'x' 1; close A =EINVAL; text a.count '7\n'"},
     {"a refused draft does not undo a type set after a close that changed nothing", NULL,
      "open A a.count w trunc; write A '7'; flush A; type a.count u64; write A 'x\n';"
      "close A =EINVAL; text a.count '7\n'; typed a.count u64",
      A_NAME "a.count:u64=7 " A_OTHER A_LIST},
     {"a handle whose write was refused leaves no truncation either", NULL,
-     "open A a.list w trunc; write A 'x\n' =EINVAL; release A; text a.list '1\n2\n3\n'", UNCHANGED},
+     "open A a.list w trunc; write A 'x\n' =EINVAL; release A; text a.list '1\n2\n3\n'"},
     {"user.gguf.error can be removed, and no other attribute", NULL,
-     "forgive a.count user.gguf.type =EPERM; forgive a.count user.other =ENODATA;"
-     "put a.count 'x' =EINVAL; refused a.count; forgive a.count; good a.count;"
-     "forgive a.count =ENODATA",
-     UNCHANGED},
+     "forgive a.count user.gguf.type =EPERM; forgive a.count user.other =ENODATA; put a.count 'x' "
+     "=EINVAL; refused a.count; forgive a.count; good a.count; forgive a.count =ENODATA"},
     {"keys that only ggufs may write, and invalid names, are refused", NULL,
      "put split.count '1' =EPERM; put ggufs.reserve ' ' =EPERM; put a..b 'x' =EINVAL;"
-     "put 'a.b c' 'x' =EINVAL; open A a.name r; write A 'x' =EBADF; close A",
-     UNCHANGED},
+     "put 'a.b c' 'x' =EINVAL; open A a.name r; write A 'x' =EBADF; close A"},
 
     /* ---- types ---- */
     {"KEY:TYPE creates a key of that type", NULL,
@@ -226,9 +216,8 @@ static const struct script scripts[] = {
     {"setting an alignment moves the tensors, and removing it moves them back", NULL,
      "put general.alignment '64'; typed general.alignment u32; fsync; shown " UNCHANGED
      "general.alignment:u32=64; put general.alignment '48' =EINVAL;"
-     "type general.alignment u64 =EINVAL; mv general.alignment a.x =EINVAL;"
-     "rm general.alignment; fsync; put general.alignment '4096'; fsync;"
-     "put general.alignment '32'",
+     "type general.alignment u64 =EINVAL; mv general.alignment a.x =EINVAL; rm general.alignment;"
+     "fsync; put general.alignment '4096'; fsync; put general.alignment '32'",
      UNCHANGED "general.alignment:u32=32 "},
 
     /* ---- split models ---- */
@@ -249,8 +238,7 @@ static const struct script scripts[] = {
     {"helpers that remain at the end do not become keys", NULL,
      "put 4913 'x'; put .hidden 'y'; put a.name~ 'z'; link .#a.name 'user@host'; type 4913 u8;"
      "type a.name~ u8; put b.no~ 5; type b.no~ u8; put #b 6; type #b u8; fsync; quiet; reopen;"
-     "logged 4913; list a.name a.count a.other a.list",
-     UNCHANGED},
+     "logged 4913; list a.name a.count a.other a.list"},
     {"a backup left by sed -i.bak is named in the log when it goes", NULL,
      "mv a.count a.count.bak; put a.count 9; put a.count.tmp 5; put .x 5; reopen;"
      "logged 'a.count.bak: not '; list a.name a.count a.other a.list",
@@ -283,19 +271,17 @@ static const struct script scripts[] = {
     /* When the daemon ends, it drops drafts that no flush, fsync or release has judged. */
     {"a draft that is still open at the end of the mount is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
-     "write C '5'",
-     UNCHANGED},
+     "write C '5'"},
     {"writes after the last close are dropped at the end of the mount", NULL,
      "open A a.name w trunc; write A 'new'; flush A; write A ' and more'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
 
     /* Pending edits to the same key replace each other. */
-    {"1,000 keys are created and removed one by one", "sync", "fill 1000; fsync; empty 1000; fsync",
-     UNCHANGED},
+    {"1,000 keys are created and removed one by one", "sync",
+     "fill 1000; fsync; empty 1000; fsync"},
     /* Names with a type. */
     {"a backup has no type of its own, but its key gets the type back", NULL,
-     "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync",
-     UNCHANGED},
+     "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync"},
     {"truncate(2) changes a file that is not open", "close",
      "put a.new 'false'; truncate a.new 2 =EINVAL; text a.new 'false\n'; refused a.new;"
      "truncate a.name 2; file a.name:string=on " A_COUNT A_OTHER A_LIST "a.new:bool=false ;"
@@ -311,17 +297,15 @@ static const struct script scripts[] = {
      "gone a.new:u8 a.new; fsync",
      UNCHANGED "a.tags:array[u8]=1,2 "},
     {"a key's type is changed between two writes of a program", NULL,
-     "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A; typed a.count "
-     "u64;"
-     "fsync",
+     "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A;"
+     "typed a.count u64; fsync",
      A_NAME "a.count:u64=91 " A_OTHER A_LIST},
     {"an empty helper that was closed once empties the key that it is renamed over", NULL,
      "open T .t w creat; flush T; mv .t a.name; text a.name '\n'; close T; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"bad texts are refused immediately, and equal ones change nothing", NULL,
-     "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; "
-     "put a.new:f32 1; put a.new '1e999\n' =ERANGE; put a.list '[99999999999]\n' =ERANGE; open A "
-     "a.name rw;"
+     "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; put a.new:f32 1;"
+     "put a.new '1e999\n' =ERANGE; put a.list '[99999999999]\n' =ERANGE; open A a.name rw;"
      "write A ''; trunc A 4; close A; put a.name ''; open A a.name w trunc; close A;"
      "truncate a.name 2000000000 =EFBIG; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST "a.new:f32=1 "},
@@ -333,15 +317,13 @@ static const struct script scripts[] = {
      "open A a.name rw; write A two; flush A; rm a.name; write A x 9; close A; gone a.name; fsync",
      A_COUNT A_OTHER A_LIST},
     {"the text of a key that went before it was read is no empty one", NULL,
-     "open A a.name rw; rm a.name; read A '' =ESTALE; close A; open A a.count rw; open B a.count "
-     "rw;"
-     "read B '7\n'; put .x 9; mv .x a.count; read A '7\n'; close A; close B; open A a.count rw;"
-     "put .x 10; mv .x a.count; read A '' =ESTALE; close A",
+     "open A a.name rw; rm a.name; read A '' =ESTALE; close A; open A a.count rw;"
+     "open B a.count rw; read B '7\n'; put .x 9; mv .x a.count; read A '7\n'; close A; close B;"
+     "open A a.count rw; put .x 10; mv .x a.count; read A '' =ESTALE; close A",
      "a.count:u32=10 " A_OTHER A_LIST},
     {"only links can be read as links", NULL,
      "link .l target; open A .l rw creat =ELOOP; readlink .l target; readlink a.name x =EINVAL;"
-     "rm .l",
-     UNCHANGED},
+     "rm .l"},
 };
 
 int main(void)

@@ -10,19 +10,16 @@ static const struct script scripts[] = {
     /* ---- vim ---- */
     {"vim moves the key aside for a probe and a backup, and writes it again", NULL,
      "open P 4913 w creat excl; close P; rm 4913; gone 4913; mv a.count a.count~; gone a.count;"
-     "text a.count~ '7\n'; open A a.count w creat trunc; write A '12\n'; fsync A; close A;"
-     "text a.count '12\n'; rm a.count~; fsync; list a.name a.count a.other a.list;"
-     "typed a.count u32",
+     "text a.count~ '7\n'; open A a.count w creat trunc; write A '12\n'; fsync A; close A; text "
+     "a.count '12\n'; rm a.count~; fsync; list a.name a.count a.other a.list; typed a.count u32",
      SAVED},
     {"vim: a refused text is put back by vim itself", NULL,
      "mv a.count a.count~; open A a.count w creat trunc; write A 'x\n' =EINVAL; close A =EINVAL;"
      "text a.count '7\n'; mv a.count~ a.count; text a.count '7\n'; fsync;"
-     "list a.name a.count a.other a.list; refused a.count",
-     UNCHANGED},
+     "list a.name a.count a.other a.list; refused a.count"},
     {"vim replaces an earlier backup", NULL,
-     "put a.count~ 'old'; mv a.count a.count~; put a.count '12'; text a.count~ '7\n';"
-     "mv a.count a.count~; put a.count '13'; text a.count~ '12\n'; mv a.count a.count~;"
-     "put a.count '12'",
+     "put a.count~ 'old'; mv a.count a.count~; put a.count '12'; text a.count~ '7\n'; mv a.count "
+     "a.count~; put a.count '13'; text a.count~ '12\n'; mv a.count a.count~; put a.count '12'",
      SAVED},
     /* ---- emacs, nano, ed ---- */
     {"emacs creates a lock file and an auto-save file, and renames the key to a backup", NULL,
@@ -74,8 +71,7 @@ static const struct script scripts[] = {
     {"helix puts the key back after a refused text", NULL,
      "mv a.count a.countAb1Cd2.bck; open A a.count w creat trunc; write A 'x\n' =EINVAL;"
      "close A =EINVAL; mv a.countAb1Cd2.bck a.count; text a.count '7\n'; fsync;"
-     "list a.name a.count a.other a.list",
-     UNCHANGED},
+     "list a.name a.count a.other a.list"},
     {"perl -i.orig renames the key to a backup and goes on reading it", NULL,
      "open R a.count r; mv a.count a.count.orig; open A a.count w creat trunc; read R '7\n';"
      "write A '12\n'; close R; close A; text a.count.orig '7\n'; fsync",
@@ -84,8 +80,7 @@ static const struct script scripts[] = {
     {"keys that cannot be removed are refused before anything changes", NULL,
      "rm general.architecture =EPERM; mv general.architecture a.x =EPERM;"
      "text general.architecture 'test\n'; mv general.architecture general.architecture~;"
-     "rm general.architecture~; text general.architecture 'test\n'; fsync",
-     UNCHANGED},
+     "rm general.architecture~; text general.architecture 'test\n'; fsync"},
 };
 
 SCRIPTS_MAIN("live_editors", scripts)

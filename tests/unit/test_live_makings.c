@@ -25,8 +25,7 @@ static const struct script scripts[] = {
      MODEL "n:I8:4=abcd "},
     {"a tensor with refused bytes is not added, even if its type and shape come later", "tensors",
      "mkdir /n; open A /n/raw creat w; write A abcd 0; write A x " FAR " =EFBIG; release A;"
-     "put /n/type I8; put /n/shape 4; fsync =EFBIG; list / 'a b c z n'; tfile " MODEL,
-     MODEL},
+     "put /n/type I8; put /n/shape 4; fsync =EFBIG; list / 'a b c z n'; tfile " MODEL},
     {"refused values do not count if raw is written", "tensors",
      "mkdir /n; open A /n/f32 creat w; write A x " FAR " =EFBIG; release A; put /n/raw abcd;"
      "put /n/type I8; put /n/shape 4; fsync; text /n/raw abcd",
@@ -61,27 +60,21 @@ static const struct script scripts[] = {
      "mkdir /n; put /n/type I8; fsync; unsaved 'tensors/n: a new tensor: still needs shape, and "
      "raw or "
      "values;'; open A /n/f32.npy creat w; write A '\x93"
-     "NUM'; close A; fsync;"
-     "refused /n 'its NumPy header is incomplete'",
-     MODEL},
+     "NUM'; close A; fsync; refused /n 'its NumPy header is incomplete'"},
     {"a new tensor keeps its place when it is edited and renamed", "tensors",
-     "mkdir /m; put /m/type I8; put /m/shape 1; put /m/raw x; mkdir /n; put /n/type I8; put "
-     "/n/shape 1;"
-     "put /n/raw y; fsync; put /m/raw z; fsync; list / 'a b c z m n'; put /a/raw 12345678; mv /m "
-     "/o;"
-     "put /o/raw w; fsync; list / 'a b c z o n'",
+     "mkdir /m; put /m/type I8; put /m/shape 1; put /m/raw x; mkdir /n; put /n/type I8;"
+     "put /n/shape 1; put /n/raw y; fsync; put /m/raw z; fsync; list / 'a b c z m n';"
+     "put /a/raw 12345678; mv /m /o; put /o/raw w; fsync; list / 'a b c z o n'",
      "a:I8:8=12345678 " REST "o:I8:1=w n:I8:1=y "},
     {"new tensors are added in the order in which they were closed", "tensors",
      "mkdir /m; put /m/type I8; put /m/shape 1; mkdir /n; put /n/type I8; put /n/shape 1;"
-     "open A /m/raw creat w; write A x; open B /n/raw creat w; write B y; flush A; flush B; "
-     "release B;"
-     "release A; fsync",
+     "open A /m/raw creat w; write A x; open B /n/raw creat w; write B y; flush A; flush B;"
+     "release B; release A; fsync",
      MODEL "m:I8:1=x n:I8:1=y "},
     {"a new tensor refused at the end of the mount is logged once", "tensors close",
-     "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4;"
-     "write A x " FAR " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
-     "refused /n 'long'; finish",
-     MODEL},
+     "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4; write A x " FAR
+     " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
+     "refused /n 'long'; finish"},
     {"what is stored through a mapping of a new tensor while it is added is an edit of it",
      "tensors", MAKES_OPEN "write A X 0; release A; go; wait; fsync; text /n/raw Xbcd",
      MODEL "n:I8:4=Xbcd "},
@@ -90,8 +83,7 @@ static const struct script scripts[] = {
      MODEL "n:I8:4=abcd "},
     {"a new tensor that is still being written when the daemon ends is not added", "tensors",
      "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4; write A ab 0;"
-     "finish",
-     MODEL},
+     "finish"},
     /* ---- a new tensor that replaces a removed one ---- */
     {"a tensor that replaces a removed one, refused once on a full disk, is the only one of its "
      "name",
@@ -101,13 +93,11 @@ static const struct script scripts[] = {
      "later 2; put a.count '9'; put /c/raw 'ABCD'; fsync; list / 'a b c z'",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=ABCD z:I8:20000=.{20000} "},
     {"a tensor that was removed stays removed if a rename to its name is refused", "tensors close",
-     "rmdir /c; gone /c/raw; full; later 1; mv /a /c =ENOSPC; full no; gone /c/raw; later 3;"
-     "fsync",
+     "rmdir /c; gone /c/raw; full; later 1; mv /a /c =ENOSPC; full no; gone /c/raw; later 3; fsync",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
     {"a new tensor that cannot be written stays, and fsync tries again", "tensors auto close",
-     "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; fail EIO; fsync =EIO; refused /n "
-     "'cannot'; "
-     "list / 'a b c z n'; text /n/raw x; fail; fsync",
+     "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; fail EIO; fsync =EIO;"
+     "refused /n 'cannot'; list / 'a b c z n'; text /n/raw x; fail; fsync",
      MODEL "n:I8:1=x "},
     {"a collected new tensor that cannot be written stays, and is named", "tensors sync",
      "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; rmdir /c; fail EIO; fsync =EIO; owes "
