@@ -59,7 +59,6 @@ struct object {
     struct link link; /* first member; in live.tensors.by_number */
     uint32_t number;
     bool fresh, gone;
-    bool adding; /* fresh, and added by the request that runs: as good as a tensor of the model */
     char *error; /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;

@@ -164,7 +164,9 @@ struct live {
     /* Tensors that a call has touched (objects.h). */
     struct {
         struct table by_number;
-        struct object *fresh; /* in order of creation */
+        struct object *fresh;  /* in order of creation */
+        struct object *adding; /* of these, the one that the running request adds: as good as a
+                                * tensor of the model */
         size_t n_gone;
         atomic_bool any; /* there are objects */
         uint64_t hurry;  /* counts calls that had fresh tensors judged */

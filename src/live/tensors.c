@@ -169,7 +169,7 @@ int live_tensor_remove(struct live *l, const char *file)
     struct object *o = r == 0 ? object_get(l, number) : NULL;
     if (!o)
         return r < 0 ? r : -ENOMEM;
-    if (o->fresh && !o->adding) {
+    if (o->fresh && o != l->tensors.adding) {
         fresh_remove(l, o);
         return 0;
     }
@@ -177,7 +177,7 @@ int live_tensor_remove(struct live *l, const char *file)
         return -EROFS;
     if (unready.code || l->opt.edit.strategy == EDIT_INPLACE)
         return object_refused(l, o, unready.code ? &unready : &place);
-    if (l->state->gguf->n_tensors + o->adding - l->tensors.n_gone <= 1) {
+    if (l->state->gguf->n_tensors + (l->tensors.adding != NULL) - l->tensors.n_gone <= 1) {
         spare_all(l);
         return object_refused(l, o, &last);
     }
@@ -449,7 +449,7 @@ static int accept_new(struct live *l, struct request *q, struct err *e)
     if (r == 0)
         r = edit_tensor_add(&l->pending, o->name, o->name_len, &edit.shape, edit.piece, edit.n,
                             o->number, e);
-    o->adding = r == 0;
+    l->tensors.adding = r == 0 ? o : NULL;
     return r < 0 ? r : 1;
 }
 
@@ -476,7 +476,7 @@ static int new_accepted(struct live *l, struct request *q, int r, const struct e
 {
     struct tensor_request *t = q->own;
     struct object *o = t->o;
-    o->adding = false;
+    l->tensors.adding = NULL;
     if (r < 0 && !q->done)
         return new_refused(l, t, r, e);
     if (!q->changed || !o->fresh)
@@ -590,7 +590,7 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
         return -ENOMEM;
     if (r < 0)
         return object_refused(l, o, &(const struct err){.code = r, .msg = A_NAME});
-    if (o->fresh && !o->adding)
+    if (o->fresh && o != l->tensors.adding)
         return rename_fresh(l, o, name, n);
     struct request *q = object_request(l, o);
     if (!q)
