@@ -210,12 +210,6 @@ static void move_file(struct state *s, int f, int to)
     s->now.file[to] = (int8_t)f;
 }
 
-static bool is_shown(const struct state *s, int f)
-{
-    const unsigned d = s->file[f].draft;
-    return (d == EMPTIED || d == WRITTEN) && writers(s, f, false);
-}
-
 /* Returns whether nobody has a draft of the file: its last release may wait to be judged, and until
  * then the draft is what others append to. */
 static bool has_no_draft(const struct state *s, int f)
@@ -225,6 +219,12 @@ static bool has_no_draft(const struct state *s, int f)
         waits |= s->queue[i].kind == EDIT_TEXT && s->queue[i].file == f &&
                  s->queue[i].version == s->file[f].version;
     return !waits && !writers(s, f, false);
+}
+
+static bool is_shown(const struct state *s, int f)
+{
+    const unsigned d = s->file[f].draft;
+    return (d == EMPTIED || d == WRITTEN) && !has_no_draft(s, f);
 }
 
 /* Returns whether its writers have flushed, and it was judged. */
