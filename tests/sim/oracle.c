@@ -1002,7 +1002,11 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     if (k >= 0 && q.kind != EDIT_TYPE)
         end_removal(&before, k, written);
     s = before;
-    const int why = make_edit(&s, &q, &edits, k);
+    int why = make_edit(&s, &q, &edits, k);
+    if (why == -ENOENT && other && q.kind == EDIT_MOVE) { /* removed after the edit had begun */
+        end_removal(&s, q.from, false);
+        why = make_edit(&s, &q, &edits, k);
+    }
     /* with a faulty medium, a journal that could not be removed may come back after a power cut */
     const bool writes = (edits && o->durable) || (q.now && !(o->astray && q.kind == WRITE_ALL));
     if (why) { /* refused: everything stays as it was */
