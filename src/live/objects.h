@@ -59,7 +59,7 @@ struct object {
     struct link link; /* first member; in live.tensors.by_number */
     uint32_t number;
     bool fresh, gone;
-    char *error; /* owned: why the last edit was refused, or NULL */
+    char *error;           /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;
     uint64_t epoch;      /* of what is written to them now */
