@@ -220,7 +220,7 @@ static int scan_piece(void *arg)
         size_t n = (size_t)min_u64(CHUNK, end - at);
         const uint8_t *floats = as_is ? p->data + 4 * at : (const uint8_t *)p->room;
         if (!as_is)
-            quant_read_f32(p->type, p->big, p->data, 4 * at, 4 * n, p->room);
+            quant_read(&quant_f32, p->type, p->big, p->data, 4 * at, 4 * n, p->room);
         count_scales(p, at, n);
         if (!quant_all_finite(floats, n))
             count_floats(p, at, floats, n);

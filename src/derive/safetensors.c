@@ -38,20 +38,20 @@ static bool shows_key(const struct snapshot *s, uint32_t i)
 }
 
 /* Return the form in which the values of a tensor are shown. */
-static const struct form *form_of(enum safetensors_as as, const struct gguf_tensor *t,
-                                  const char **dtype)
+static const struct quant_form *form_of(enum safetensors_as as, const struct gguf_tensor *t,
+                                        const char **dtype)
 {
     static const struct {
-        const struct form *form;
+        const struct quant_form *form;
         const char *dtype;
-    } one[] = {[SAFETENSORS_OWN] = {&form_f32, "F32"},
-               [SAFETENSORS_F32] = {&form_f32, "F32"},
-               [SAFETENSORS_F16] = {&form_f16, "F16"},
-               [SAFETENSORS_BF16] = {&form_bf16, "BF16"}};
+    } one[] = {[SAFETENSORS_OWN] = {&quant_f32, "F32"},
+               [SAFETENSORS_F32] = {&quant_f32, "F32"},
+               [SAFETENSORS_F16] = {&quant_f16, "F16"},
+               [SAFETENSORS_BF16] = {&quant_bf16, "BF16"}};
     const struct quant_type *type = gguf_type(t);
     if (type->block_len == 1 && (as == SAFETENSORS_OWN || type->name[0] == 'I')) {
         *dtype = type->name;
-        return &form_stored;
+        return &quant_stored;
     }
     *dtype = one[as].dtype;
     return one[as].form;
@@ -66,7 +66,7 @@ static uint32_t *data_order(const struct gguf *g, enum safetensors_as as, uint32
     for (unsigned width = 8; order && width > 0; width /= 2)
         for (uint32_t i = 0; i < g->n_tensors; i++) {
             const struct gguf_tensor *t = &g->tensor[i];
-            const struct form *f = shows_tensor(g, i) ? form_of(as, t, &dtype) : NULL;
+            const struct quant_form *f = shows_tensor(g, i) ? form_of(as, t, &dtype) : NULL;
             if (f && (f->width ? f->width : gguf_type(t)->block_bytes) == width)
                 order[(*n)++] = i;
         }
@@ -139,7 +139,7 @@ static int make_header(const struct snapshot *s, enum safetensors_as as, const u
     for (uint32_t i = 0; i < n; i++, at = end) {
         const struct gguf_tensor *t = &g->tensor[order[i]];
         const char *dtype;
-        const struct form *f = form_of(as, t, &dtype);
+        const struct quant_form *f = form_of(as, t, &dtype);
         if (!add_u64(at, form_size(f, t), &end) || end > INT64_MAX)
             return -EFBIG;
         buf_char(out, ',');

@@ -63,14 +63,14 @@ static uint64_t offset_of(const struct tensor_base *b)
 /* ---- views ---- */
 
 const struct tensor_view_kind tensor_views[TENSOR_ASIDE] = {
-    [TENSOR_RAW] = {"raw", NULL, false, QUANT_F32},
-    [TENSOR_F32] = {"f32", &form_f32, false, QUANT_F32},
-    [TENSOR_F16] = {"f16", &form_f16, false, QUANT_F16},
-    [TENSOR_BF16] = {"bf16", &form_bf16, false, QUANT_BF16},
-    [TENSOR_F32_NPY] = {"f32.npy", &form_f32, true, QUANT_F32},
-    [TENSOR_F16_NPY] = {"f16.npy", &form_f16, true, QUANT_F16},
-    [TENSOR_TYPE] = {"type", NULL, false, QUANT_F32},
-    [TENSOR_SHAPE] = {"shape", NULL, false, QUANT_F32},
+    [TENSOR_RAW] = {"raw", NULL, false},
+    [TENSOR_F32] = {"f32", &quant_f32, false},
+    [TENSOR_F16] = {"f16", &quant_f16, false},
+    [TENSOR_BF16] = {"bf16", &quant_bf16, false},
+    [TENSOR_F32_NPY] = {"f32.npy", &quant_f32, true},
+    [TENSOR_F16_NPY] = {"f16.npy", &quant_f16, true},
+    [TENSOR_TYPE] = {"type", NULL, false},
+    [TENSOR_SHAPE] = {"shape", NULL, false},
 };
 
 /* False if the tensor does not exist or its values cannot be shown. */
@@ -359,7 +359,7 @@ struct job {
     const struct quant_type *type; /* type of the result; NULL if bytes are judged, not values */
     uint32_t n_dims;               /* the shape of the result */
     uint64_t dims[GGUF_MAX_DIMS];
-    enum quant_view view;
+    const struct quant_form *view;
     struct quant_importances imp;
     const struct quant_importances *weigh; /* points to `imp`, or NULL */
     uint64_t head;                         /* bytes of the view before the first value */
@@ -811,7 +811,7 @@ static int judge_bytes(const struct tensor_round *round, const struct tensor_bas
                     .logs = logs,
                     .whole = shape,
                     .all = shape || moved,
-                    .view = kind->values,
+                    .view = kind->form,
                     .head = npy->header,
                     .size = round->size};
     if (shape) {
@@ -829,7 +829,7 @@ static int judge_bytes(const struct tensor_round *round, const struct tensor_bas
     unsigned width = kind->form->width;
     if (npy->header) {
         width = npy->width == 2 ? 2 : 4;
-        j.view = npy->width == 2 ? QUANT_F16 : QUANT_F32;
+        j.view = npy->width == 2 ? &quant_f16 : &quant_f32;
         j.size = npy->n_elem * width;
     }
     take_values(&j, quant_find(shape ? shape->type : b->t->type_id), width);

@@ -26,7 +26,7 @@
 /* The kinds of files that programs can write in a tensor's directory. */
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */
-    TENSOR_F32, /* the values, in the form of model/store.h */
+    TENSOR_F32, /* the values, in the form of quant/quant.h */
     TENSOR_F16,
     TENSOR_BF16,
     TENSOR_F32_NPY, /* the values after a NumPy header */
@@ -38,10 +38,9 @@ enum tensor_view {
 };
 
 struct tensor_view_kind {
-    const char *name;        /* name of the view's file, such as "f32.npy" */
-    const struct form *form; /* form of the values; NULL for raw bytes and texts */
-    bool npy;                /* a NumPy header precedes the values */
-    enum quant_view values;  /* how values are compared and encoded */
+    const char *name;              /* name of the view's file, such as "f32.npy" */
+    const struct quant_form *form; /* form of the values; NULL for raw bytes and texts */
+    bool npy;                      /* a NumPy header precedes the values */
 };
 extern const struct tensor_view_kind tensor_views[TENSOR_ASIDE];
 

@@ -424,35 +424,18 @@ bool store_cut(const struct store *s)
 
 /* ---- forms ---- */
 
-/* Reads elements of a big-endian file in little-endian order. `data` points to the first one. */
-static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                         size_t n, void *dst)
-{
-    assert(big);
-    (void)big;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t in = (off + i) % t->block_bytes;
-        ((uint8_t *)dst)[i] = data[off + i - in + (t->block_bytes - 1u - in)];
-    }
-}
-
-const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
-const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
-const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
-const struct form form_stored = {0, UINT32_MAX, NULL, read_swapped};
-
-bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t)
+bool form_decodes(const struct quant_form *f, const struct gguf *g, const struct gguf_tensor *t)
 {
     return g->fmt.big || (f->width && t->type_id != f->same);
 }
 
-uint64_t form_size(const struct form *f, const struct gguf_tensor *t)
+uint64_t form_size(const struct quant_form *f, const struct gguf_tensor *t)
 {
     return f->width ? t->n_elem * f->width : t->nbytes;
 }
 
 struct decode {
-    const struct form *form;
+    const struct quant_form *form;
     const struct quant_type *type;
     bool big;
     const uint8_t *data;
@@ -464,11 +447,11 @@ struct decode {
 static int decode(void *arg)
 {
     const struct decode *d = arg;
-    d->form->read(d->type, d->big, d->data, d->off, d->n, d->dst);
+    quant_read(d->form, d->type, d->big, d->data, d->off, d->n, d->dst);
     return 0;
 }
 
-int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
+int form_read(const struct quant_form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n)
 {
     const struct quant_type *type = gguf_type(&g->tensor[i]);
@@ -583,7 +566,7 @@ void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n)
     add_segment(im, (struct segment){.from = IMAGE_TENSOR, .no = i, .len = n, .src = off});
 }
 
-void image_add_values(struct image *im, uint32_t i, const struct form *form)
+void image_add_values(struct image *im, uint32_t i, const struct quant_form *form)
 {
     const struct gguf_tensor *t = &im->g->tensor[i];
     struct segment s = {.from = IMAGE_VALUES, .no = i, .len = form_size(form, t), .form = form};

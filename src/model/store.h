@@ -203,27 +203,15 @@ bool store_cut(const struct store *s);
 
 /* ---- forms ---- */
 
-struct form {
-    unsigned width;    /* bytes per value; 0: the size of an element of the tensor's type */
-    uint32_t same;     /* the ggml type whose little-endian data already has this form */
-    const char *descr; /* NumPy's name for the form, or NULL */
-    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
-                 void *dst);
-};
-
-extern const struct form form_f32, form_f16, form_bf16;
-/* Stored elements, but little-endian: for types with one element per block. */
-extern const struct form form_stored;
-
 /* Return false if the stored bytes already have this form. */
-bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t);
+bool form_decodes(const struct quant_form *f, const struct gguf *g, const struct gguf_tensor *t);
 /* Return the size in bytes of all values of a tensor. */
-uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
+uint64_t form_size(const struct quant_form *f, const struct gguf_tensor *t);
 /*
  * Read bytes [off, off + n) of the values of tensor i, decoding only the blocks that they touch.
  * The caller has checked quant_has_values(). Returns what store_read() returns.
  */
-int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
+int form_read(const struct quant_form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n);
 
 /*
@@ -267,9 +255,9 @@ struct segment {
     uint64_t at;  /* offset in the image */
     uint64_t len; /* bytes, > 0 */
     union {
-        uint64_t src;            /* FILE, TENSOR: offset in the file or tensor */
-        const uint8_t *bytes;    /* MEMORY */
-        const struct form *form; /* VALUES: the form */
+        uint64_t src;                  /* FILE, TENSOR: offset in the file or tensor */
+        const uint8_t *bytes;          /* MEMORY */
+        const struct quant_form *form; /* VALUES: the form */
     };
 };
 
@@ -301,7 +289,7 @@ void image_add_memory(struct image *im, const void *bytes, uint64_t n);
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
 /* Add all values of tensor i in a form, or the stored bytes if these already have that form. */
-void image_add_values(struct image *im, uint32_t i, const struct form *form);
+void image_add_values(struct image *im, uint32_t i, const struct quant_form *form);
 void image_add_zeros(struct image *im, uint64_t n);
 /* Check the image. Returns 0, -ENOMEM, -EFBIG (I1) or -EINVAL (I3). */
 int image_end(struct image *im);

@@ -75,33 +75,17 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: the width of a value, the bits of infinity, the function that reads values, and the
- * tensor type with the same format. */
-struct encode_view {
-    size_t width;
-    uint32_t infinity;
-    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
-                 void *dst);
-    uint32_t format;
-};
-
-static const struct encode_view views[] = {
-    [QUANT_F32] = {4, 0x7f800000, quant_read_f32, F32_ID},
-    [QUANT_F16] = {2, 0x7c00, quant_read_f16, F16_ID},
-    [QUANT_BF16] = {2, 0x7f80, quant_read_bf16, BF16_ID},
-};
-
 /* Convert n values of a view to host floats. */
-static void widen(enum quant_view view, const uint8_t *values, size_t n, float *dst)
+static void widen(const struct quant_form *view, const uint8_t *values, size_t n, float *dst)
 {
-    quant_find(views[view].format)->decode(values, n, dst);
+    quant_find(view->same)->decode(values, n, dst);
 }
 
 /* The blocks that a call writes, and the format of the values. */
 struct encode_target {
     const struct quant_type *type;
     bool big;
-    enum quant_view view;
+    const struct quant_form *view;
     const struct quant_importances *imp;
 };
 
@@ -121,7 +105,7 @@ static int write_run(const struct encode_target *to, size_t first, const uint8_t
  * unspecified. */
 static bool same_value(const struct encode_target *to, const uint8_t *shown, const uint8_t *value)
 {
-    const struct encode_view *v = &views[to->view];
+    const struct quant_form *v = to->view;
     const uint64_t a = get_uint(shown, v->width, false), b = get_uint(value, v->width, false);
     const uint64_t size = ((uint64_t)1 << (8 * v->width - 1)) - 1; /* all bits except the sign */
     return a == b ||
@@ -133,7 +117,7 @@ static bool same_value(const struct encode_target *to, const uint8_t *shown, con
 static size_t first_change(const struct encode_target *to, const uint8_t *shown,
                            const uint8_t *values)
 {
-    const size_t width = views[to->view].width, len = to->type->block_len;
+    const size_t width = to->view->width, len = to->type->block_len;
     size_t i = 0;
     if (memcmp(shown, values, len * width) == 0)
         return len;
@@ -150,7 +134,7 @@ static size_t first_change(const struct encode_target *to, const uint8_t *shown,
 static int write_changed(const struct encode_target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
-    const size_t width = views[to->view].width, len = to->type->block_len, block = width * len;
+    const size_t width = to->view->width, len = to->type->block_len, block = width * len;
     for (size_t i = 0, end; i < n; i = end + 1) {
         while (i < n && first_change(to, shown + i * block, values + i * block) == len)
             i++;
@@ -175,24 +159,23 @@ static int write_changed(const struct encode_target *to, size_t first, const uin
 static int write_part(const struct encode_target *to, size_t first, const uint8_t *old,
                       const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
-    const struct encode_view *view = &views[to->view];
-    const size_t bytes = n * to->type->block_len * view->width;
+    const size_t bytes = n * to->type->block_len * to->view->width;
     float shown[VALUE_ROOM];
     if (!old)
         return write_run(to, first, values, n, dst, fault);
-    view->read(to->type, to->big, old, 0, bytes, shown);
+    quant_read(to->view, to->type, to->big, old, 0, bytes, shown);
     if (dst != old)
         memcpy(dst, old, n * to->type->block_bytes);
     return write_changed(to, first, (const uint8_t *)shown, values, n, dst, fault);
 }
 
-int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
-                const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
-                struct quant_fault *fault)
+int quant_write(const struct quant_type *t, bool big, const struct quant_form *view,
+                const uint8_t *old, const uint8_t *values, size_t n, uint8_t *dst,
+                const struct quant_importances *imp, struct quant_fault *fault)
 {
     const struct encode_target to = {t, big, view, imp};
-    const size_t width = views[view].width, most = VALUE_ROOM / t->block_len;
-    if (t->id == views[view].format) {
+    const size_t width = view->width, most = VALUE_ROOM / t->block_len;
+    if (t->id == view->same) {
         for (size_t i = 0; i < n; i++)
             put_uint(dst + i * width, get_uint(values + i * width, width, false), width, big);
         return 0;

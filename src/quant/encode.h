@@ -53,9 +53,6 @@ bool quant_can_encode(const struct quant_type *t, bool big);
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
                  const struct quant_importances *imp, struct quant_fault *fault);
 
-/* The format of a view's values. */
-enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
-
 /*
  * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as the
  * new content of the blocks `old` (NULL: a new tensor). If all values of a block equal, bit for
@@ -65,9 +62,9 @@ enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
  * has checked quant_has_values(). Errors and *fault are as for quant_encode(), except that
  * -EOPNOTSUPP names the first value that differs.
  */
-int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
-                const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
-                struct quant_fault *fault);
+int quant_write(const struct quant_type *t, bool big, const struct quant_form *view,
+                const uint8_t *old, const uint8_t *values, size_t n, uint8_t *dst,
+                const struct quant_importances *imp, struct quant_fault *fault);
 
 /*
  * Encode n elements as blocks of type `to` from blocks of type `from` in the same byte order. The

@@ -128,113 +128,82 @@ void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size
 
 /* ---- streams ---- */
 
-/* The data needed to decode a tensor's blocks. */
-struct blocks {
+const struct quant_form quant_f32 = {4, F32_ID, 0x7f800000, "<f4"};
+const struct quant_form quant_f16 = {2, F16_ID, 0x7c00, "<f2"};
+const struct quant_form quant_bf16 = {2, BF16_ID, 0x7f80, NULL};
+const struct quant_form quant_stored = {0, UINT32_MAX, 0, NULL};
+
+/* A tensor's blocks, and the form of its values. */
+struct stream {
+    const struct quant_form *form;
     const struct quant_type *type;
     bool big;
+    size_t width; /* bytes per value */
 };
 
-/*
- * Decodes n blocks to little-endian values of one kind. dst is aligned to the width of that kind.
- */
-typedef void fill_fn(struct blocks in, const uint8_t *src, size_t n, void *dst);
-
-static void fill_f32(struct blocks in, const uint8_t *src, size_t n, void *dst)
+static void fill_f32(const struct stream *s, const uint8_t *src, size_t n, uint8_t *dst)
 {
-    quant_decode(in.type, in.big, src, n, dst);
-    uint8_t *p = dst;
-    for (size_t i = 0; HOST_BIG && i < n * in.type->block_len; i++)
-        put_u32(p + 4 * i, get_u32(p + 4 * i, true), false);
+    quant_decode(s->type, s->big, src, n, (float *)(void *)dst);
+    for (size_t i = 0; HOST_BIG && i < n * s->type->block_len; i++)
+        put_u32(dst + 4 * i, get_u32(dst + 4 * i, true), false);
 }
 
-typedef void narrow_fn(const float *src, size_t n, uint16_t *dst);
-
-static void fill_narrow(struct blocks in, const uint8_t *src, size_t n, uint16_t *dst,
-                        narrow_fn *narrow)
+static void fill_narrow(const struct stream *s, const uint8_t *src, size_t n, uint8_t *dst)
 {
     float value[VALUE_ROOM];
-    const size_t most = VALUE_ROOM / in.type->block_len;
+    const size_t most = VALUE_ROOM / s->type->block_len;
     for (size_t k; n > 0; n -= k) {
         k = n < most ? n : most;
-        const size_t values = k * in.type->block_len;
-        quant_decode(in.type, in.big, src, k, value);
-        narrow(value, values, dst);
+        const size_t values = k * s->type->block_len;
+        quant_decode(s->type, s->big, src, k, value);
+        (s->form == &quant_f16 ? set->f32_to_f16 : set->f32_to_bf16)(value, values,
+                                                                     (uint16_t *)(void *)dst);
         for (size_t i = 0; HOST_BIG && i < values; i++)
-            put_u16(dst + i, dst[i], false);
-        src += k * in.type->block_bytes;
-        dst += values;
+            put_u16(dst + 2 * i, get_u16(dst + 2 * i, true), false);
+        src += k * s->type->block_bytes;
+        dst += 2 * values;
     }
 }
 
-static void fill_f16(struct blocks in, const uint8_t *src, size_t n, void *dst)
+/* Decode n blocks to values. dst is aligned to their width. */
+static void fill(const struct stream *s, const uint8_t *src, size_t n, uint8_t *dst)
 {
-    fill_narrow(in, src, n, dst, set->f32_to_f16);
+    if (s->form == &quant_f32) {
+        fill_f32(s, src, n, dst);
+    } else if (s->form != &quant_stored && s->form->same != s->type->id) {
+        fill_narrow(s, src, n, dst);
+    } else {
+        for (size_t at = 0; at < n * s->width; at += s->width)
+            put_uint(dst + at, get_uint(src + at, s->width, s->big), s->width, false);
+    }
 }
 
-static void fill_bf16(struct blocks in, const uint8_t *src, size_t n, void *dst)
+void quant_read(const struct quant_form *f, const struct quant_type *t, bool big,
+                const uint8_t *data, uint64_t off, size_t n, void *dst)
 {
-    fill_narrow(in, src, n, dst, set->f32_to_bf16);
-}
-
-/* Copy values that are already stored in the requested 16-bit format. */
-static void fill_same(struct blocks in, const uint8_t *src, size_t n, void *dst)
-{
-    uint8_t *p = dst;
-    for (size_t i = 0; i < n; i++)
-        put_u16(p + 2 * i, get_u16(src + 2 * i, in.big), false);
-}
-
-/* A kind of stream: the width of its values, and the function that decodes to them. */
-struct value_stream {
-    size_t width;
-    fill_fn *fill;
-};
-
-static void read_values(struct value_stream s, struct blocks in, const uint8_t *data, uint64_t off,
-                        size_t n, uint8_t *dst)
-{
-    const size_t per_block = s.width * in.type->block_len;
+    const struct stream s = {f, t, big, f->width ? f->width : t->block_bytes};
+    const size_t per_block = s.width * t->block_len;
     const size_t at_once = VALUE_ROOM * sizeof(float) / per_block * per_block;
     const bool aligned = ((uintptr_t)dst - (uintptr_t)off) % s.width == 0;
-    const uint8_t *src = data + off / per_block * in.type->block_bytes;
+    const uint8_t *src = data + off / per_block * t->block_bytes;
+    uint8_t *to = dst;
     size_t skip = (size_t)(off % per_block);
     while (n > 0) {
-        size_t done = n / per_block * per_block; /* decode whole blocks straight to dst */
+        size_t done = n / per_block * per_block; /* decode whole blocks straight to the answer */
         if (aligned && skip == 0 && done > 0) {
-            s.fill(in, src, done / per_block, dst);
+            fill(&s, src, done / per_block, to);
         } else { /* decode via the stack */
             float room[VALUE_ROOM];
             size_t end = aligned ? per_block : at_once;
             done = n < end - skip ? n : end - skip;
-            s.fill(in, src, (skip + done + per_block - 1) / per_block, room);
-            memcpy(dst, (const uint8_t *)room + skip, done);
+            fill(&s, src, (skip + done + per_block - 1) / per_block, (uint8_t *)room);
+            memcpy(to, (const uint8_t *)room + skip, done);
         }
-        src += (skip + done) / per_block * in.type->block_bytes;
-        dst += done;
+        src += (skip + done) / per_block * t->block_bytes;
+        to += done;
         n -= done;
         skip = 0;
     }
-}
-
-void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                    size_t n, void *dst)
-{
-    const struct value_stream s = {4, fill_f32};
-    read_values(s, (struct blocks){t, big}, data, off, n, dst);
-}
-
-void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                    size_t n, void *dst)
-{
-    const struct value_stream s = {2, t->id == F16_ID ? fill_same : fill_f16};
-    read_values(s, (struct blocks){t, big}, data, off, n, dst);
-}
-
-void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                     size_t n, void *dst)
-{
-    const struct value_stream s = {2, t->id == BF16_ID ? fill_same : fill_bf16};
-    read_values(s, (struct blocks){t, big}, data, off, n, dst);
 }
 
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,

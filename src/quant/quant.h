@@ -86,27 +86,34 @@ const struct quant_type *quant_find(uint32_t id);
 /* Return true if values of this type (NULL: an unknown type) can be shown as float32. */
 bool quant_has_values(const struct quant_type *t, bool big);
 /*
- * Read bytes [off, off + n) of the tensor's values, as a stream of little-endian float32, into dst
- * (any alignment). `data` is the tensor's first block, `big` its byte order. Only blocks in the
- * range are read. The caller has checked the range and quant_has_values().
+ * A form in which a view shows a tensor's values: little-endian, float32 or narrowed to a 16-bit
+ * float (rounded to nearest, ties to even; a value that is too large becomes infinite, a NaN stays
+ * a NaN).
  */
-void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                    size_t n, void *dst);
+struct quant_form {
+    unsigned width;    /* bytes per value; 0: the size of an element of the tensor's type */
+    uint32_t same;     /* the type whose little-endian data already has this form */
+    uint32_t infinity; /* the bits of infinity */
+    const char *descr; /* NumPy's name for the form, or NULL */
+};
+
+extern const struct quant_form quant_f32, quant_f16, quant_bf16;
+/* Elements as stored, but little-endian: for types with one element per block. */
+extern const struct quant_form quant_stored;
 
 /*
- * Read a stream like quant_read_f32(), but of values narrowed to little-endian binary16 or
- * bfloat16. The float32 value is rounded to nearest, ties to even. A value that is too large
- * becomes infinite; a NaN stays a NaN. Elements stored in the same format are copied bit for bit.
+ * Read bytes [off, off + n) of the stream of a tensor's values in a form into dst (any alignment).
+ * `data` is the tensor's first block, `big` its byte order. Only blocks in the range are read.
+ * Elements stored in the form are copied bit for bit. The caller has checked the range and
+ * quant_has_values().
  */
-void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                    size_t n, void *dst);
-void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                     size_t n, void *dst);
+void quant_read(const struct quant_form *f, const struct quant_type *t, bool big,
+                const uint8_t *data, uint64_t off, size_t n, void *dst);
 
 /*
  * Compute the range [*first, *last) of stored bytes that a read of [off, off + n) needs, in a
- * stream of values of `width` bytes (f32: 4; f16, bf16: 2). The range is counted from the tensor's
- * first block, and is empty if n is 0. The caller has checked off and n.
+ * stream of values of `width` bytes. The range is counted from the tensor's first block, and is
+ * empty if n is 0. The caller has checked off and n.
  */
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);

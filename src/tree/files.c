@@ -437,7 +437,7 @@ const struct row files_root[] = {
     {.name = "errors",        .flags = ROW_WHOLE | ROW_STATE | ROW_ERRORS},
 };
 
-#define VALUES(n) .form = &form_##n, PIECES(tensor)
+#define VALUES(n) .form = &quant_##n, PIECES(tensor)
 #define NPY(n)    VALUES(n), .text = npy_head
 
 const struct row files_tensor[] = {

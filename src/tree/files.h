@@ -70,9 +70,9 @@ struct about {
 struct row {
     const char *name;
     unsigned flags;
-    const struct form *form; /* for value views; NULL: bytes as stored */
-    enum derived what;       /* for computed files */
-    enum safetensors_as as;  /* for ROW_SAFETENSORS */
+    const struct quant_form *form; /* for value views; NULL: bytes as stored */
+    enum derived what;             /* for computed files */
+    enum safetensors_as as;        /* for ROW_SAFETENSORS */
     /* Writes the whole file, except for the state of the mount, which follows it in some rows. For a
      * piecewise file, writes only its beginning: `size` includes that part, and `read` starts after
      * it. NULL: nothing. */

@@ -45,17 +45,14 @@ static void check_keys(const struct gguf *g)
     }
 }
 
-typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
-                     size_t n, void *dst);
-
 /* Decode ranges at the beginning, at the end of a block and at the end of the tensor, into aligned
  * and unaligned buffers. */
 static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data,
-                   unsigned width, read_fn *read)
+                   const struct quant_form *form)
 {
     const struct quant_type *type = gguf_type(t);
-    const uint64_t bytes = t->n_elem * width;
-    const uint64_t from[] = {0, 3, (uint64_t)type->block_len * width - 1,
+    const uint64_t bytes = t->n_elem * form->width;
+    const uint64_t from[] = {0, 3, (uint64_t)type->block_len * form->width - 1,
                              bytes > 77 ? bytes - 77 : 0};
     uint8_t out[2048 + 1];
     for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
@@ -63,9 +60,9 @@ static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint
             continue;
         size_t n = (size_t)min_u64(bytes - from[i], sizeof(out) - 1);
         uint64_t first, last;
-        quant_extent(type, width, from[i], n, &first, &last);
+        quant_extent(type, form->width, from[i], n, &first, &last);
         FUZZ_CHECK(first < last && last <= t->nbytes);
-        read(type, g->fmt.big, data + t->off, from[i], n, out + (i & 1));
+        quant_read(form, type, g->fmt.big, data + t->off, from[i], n, out + (i & 1));
     }
 }
 
@@ -82,9 +79,9 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size
             FUZZ_CHECK(t->n_elem == 0 || t->n_elem % gguf_dim(g, t, k) == 0);
         if (t->off + t->nbytes > size || !quant_has_values(gguf_type(t), g->fmt.big))
             continue;
-        decode(g, t, data, 4, quant_read_f32);
-        decode(g, t, data, 2, quant_read_f16);
-        decode(g, t, data, 2, quant_read_bf16);
+        decode(g, t, data, &quant_f32);
+        decode(g, t, data, &quant_f16);
+        decode(g, t, data, &quant_bf16);
     }
     FUZZ_CHECK(g->data_end <= size || g->anomalies & GGUF_ANOMALY_PARTIAL);
 }

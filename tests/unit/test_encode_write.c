@@ -20,18 +20,6 @@ static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
 
-struct view {
-    size_t width;
-    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
-                 void *dst);
-};
-
-static const struct view views[] = {
-    [QUANT_F32] = {4, quant_read_f32},
-    [QUANT_F16] = {2, quant_read_f16},
-    [QUANT_BF16] = {2, quant_read_bf16},
-};
-
 /* Return how many blocks of a type fit in the buffers. Small blocks are processed in several
  * steps. */
 static size_t blocks_of(const struct quant_type *t)
@@ -42,19 +30,20 @@ static size_t blocks_of(const struct quant_type *t)
 }
 
 /* Called for each type with values, in each byte order and for each view. */
-typedef void each_fn(const struct quant_type *t, bool big, enum quant_view view);
+typedef void each_fn(const struct quant_type *t, bool big, const struct quant_form *view);
 
 static void for_each_view(each_fn *fn)
 {
+    static const struct quant_form *const form[] = {&quant_f32, &quant_f16, &quant_bf16};
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
         for (unsigned k = 0; k < 6; k++)
             if (quant_has_values(quant_find(id), k & 1))
-                fn(quant_find(id), k & 1, (enum quant_view)(k / 2));
+                fn(quant_find(id), k & 1, form[k / 2]);
 }
 
 /* If values are written back unchanged, in place or to another buffer, with or without importances,
  * no block changes, not even one with NaNs or with codes that no encoder produces. */
-static void write_back(const struct quant_type *t, bool big, enum quant_view view)
+static void write_back(const struct quant_type *t, bool big, const struct quant_form *view)
 {
     static const float importances[QUANT_MAX_BLOCK_LEN] = {1, 0, 9};
     const struct quant_importances imp = {importances, QUANT_MAX_BLOCK_LEN, UINT64_MAX, 0};
@@ -62,7 +51,7 @@ static void write_back(const struct quant_type *t, bool big, enum quant_view vie
     struct quant_fault fault;
     static uint8_t first[sizeof(raw)];
     golden_bytes(first, size, t->id + 100u);
-    views[view].read(t, big, first, 0, n * t->block_len * views[view].width, stream + odd);
+    quant_read(view, t, big, first, 0, n * t->block_len * view->width, stream + odd);
     for (unsigned how = 0; how < 4; how++) {
         uint8_t *to = how & 1 ? raw : more;
         const struct quant_importances *with = how & 2 ? &imp : NULL;
@@ -79,35 +68,35 @@ TEST("writing values back unchanged changes no byte")
 }
 
 /* Convert the values of a view to floats. */
-static void widen(enum quant_view view, size_t n)
+static void widen(const struct quant_form *view, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const uint8_t *p = stream + i * views[view].width;
-        values[i] = view == QUANT_F32   ? f32_from_bits(get_u32(p, false))
-                    : view == QUANT_F16 ? f16_to_f32(get_u16(p, false))
-                                        : bf16_to_f32(get_u16(p, false));
+        const uint8_t *p = stream + i * view->width;
+        values[i] = view == &quant_f32   ? f32_from_bits(get_u32(p, false))
+                    : view == &quant_f16 ? f16_to_f32(get_u16(p, false))
+                                         : bf16_to_f32(get_u16(p, false));
     }
 }
 
 /* Change values in some blocks to -2 or 2, which every view and type can hold. Only those blocks
  * are encoded again. */
-static void change_some(const struct quant_type *t, bool big, enum quant_view view)
+static void change_some(const struct quant_type *t, bool big, const struct quant_form *view)
 {
-    const size_t n = blocks_of(t), width = views[view].width, len = t->block_len;
+    const size_t n = blocks_of(t), width = view->width, len = t->block_len;
     const size_t at[] = {len - 1, 3 * len, 4 * len, n / 2 * len + len / 3, n * len - 1};
     struct quant_fault fault;
     golden_bytes(raw, n * t->block_bytes, t->id + 200u);
     for (size_t i = 0; i < n * t->block_bytes; i++) /* keep scales below 2 */
         raw[i] &= 0x3f;
-    views[view].read(t, big, raw, 0, n * len * width, stream);
+    quant_read(view, t, big, raw, 0, n * len * width, stream);
     for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
         uint8_t *p = stream + at[k] * width;
         const uint8_t was = p[width - 1];
         const float two = was == 0x40 ? -2 : 2;
-        if (view == QUANT_F32)
+        if (view == &quant_f32)
             put_u32(p, f32_bits(two), false);
         else
-            put_u16(p, view == QUANT_F16 ? f32_to_f16(two) : f32_to_bf16(two), false);
+            put_u16(p, view == &quant_f16 ? f32_to_f16(two) : f32_to_bf16(two), false);
     }
     int r = quant_write(t, big, view, raw, stream, n, more, golden_needed(t), &fault);
     if (!t->encode) {
@@ -136,13 +125,13 @@ static bool holds_any_float(uint32_t id)
 }
 
 /* A value that cannot be stored is reported, whether the tensor is new or not. */
-static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
+static void refuse_one(const struct quant_type *t, bool big, const struct quant_form *view)
 {
-    const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;
+    const size_t n = blocks_of(t), width = view->width, at = n * t->block_len * 2 / 3;
     struct quant_fault fault = {0};
     memset(raw, 0, n * t->block_bytes);
-    views[view].read(t, big, raw, 0, n * t->block_len * width, stream);
-    put_u16(stream + at * width + width - 2, view == QUANT_F16 ? 0x7c00 : 0x7f80,
+    quant_read(view, t, big, raw, 0, n * t->block_len * width, stream);
+    put_u16(stream + at * width + width - 2, view == &quant_f16 ? 0x7c00 : 0x7f80,
             false); /* infinity */
     const int want = !t->encode ? -EOPNOTSUPP : holds_any_float(t->id) ? 0 : -EDOM;
     CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, golden_needed(t), &fault),
@@ -169,7 +158,7 @@ TEST("values in the format of the type are stored unchanged")
     }
     for (unsigned k = 0; k < 4; k++) {
         const struct quant_type *t = quant_find(k & 1 ? F16_ID : BF16_ID);
-        const enum quant_view view = k & 1 ? QUANT_F16 : QUANT_BF16;
+        const struct quant_form *view = k & 1 ? &quant_f16 : &quant_bf16;
         CU_ASSERT_EQUAL(
             quant_write(t, k & 2, view, NULL, all, 65536, got, golden_needed(t), &fault), 0);
         CU_ASSERT_EQUAL(memcmp(got, k & 2 ? swapped : all, sizeof(got)), 0);

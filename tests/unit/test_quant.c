@@ -88,7 +88,7 @@ static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t s
     static _Alignas(8) uint8_t buf[16384];
     CU_ASSERT_TRUE_FATAL(shift + n + 8 <= sizeof(buf));
     memset(buf, 0xa5, shift + n + 8);
-    quant_read_f32(t->type, false, t->raw, off, n, buf + shift);
+    quant_read(&quant_f32, t->type, false, t->raw, off, n, buf + shift);
     for (size_t i = 0; i < 8; i++)
         if ((i < shift && buf[i] != 0xa5) || buf[shift + n + i] != 0xa5)
             return false;
@@ -151,9 +151,9 @@ TEST("big-endian blocks decode to the same values")
         for (size_t b = 0; b < blocks; b++)
             for (size_t i = 0; i < forms[k].n; i++)
                 reverse(t.raw + b * type->block_bytes + forms[k].at[i], forms[k].width);
-        quant_read_f32(type, true, t.raw, 0, t.size, p);
+        quant_read(&quant_f32, type, true, t.raw, 0, t.size, p);
         CU_ASSERT_TRUE(same_values(&t, p, 0, t.size));
-        quant_read_f32(type, true, t.raw, 5, t.size - 6, p);
+        quant_read(&quant_f32, type, true, t.raw, 5, t.size - 6, p);
         CU_ASSERT_TRUE(same_values(&t, p, 5, t.size - 6));
     }
 }
@@ -191,7 +191,7 @@ static uint16_t narrowed(uint32_t bits, bool brain)
     uint8_t many[9 * 4], h[9 * 2];
     for (size_t i = 0; i < 9; i++)
         put_u32(many + 4 * i, bits, false);
-    (brain ? quant_read_bf16 : quant_read_f16)(quant_find(0), false, many, 0, sizeof(h), h);
+    quant_read(brain ? &quant_bf16 : &quant_f16, quant_find(0), false, many, 0, sizeof(h), h);
     CU_ASSERT_EQUAL(get_u16(h, false), get_u16(h + 16, false));
     return get_u16(h, false);
 }
@@ -283,10 +283,10 @@ TEST("any type can be read as 16-bit values")
             for (size_t from = 0; from < values && from < 40; from++) {
                 size_t shift = from % 2, n = 2 * (values - from);
                 /* Read one byte, then all others from an odd offset in the stream. */
-                (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from, 1,
-                                                           got + shift);
-                (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from + 1,
-                                                           n - 1, got + shift + 1);
+                quant_read(brain ? &quant_bf16 : &quant_f16, t.type, false, t.raw, 2 * from, 1,
+                           got + shift);
+                quant_read(brain ? &quant_bf16 : &quant_f16, t.type, false, t.raw, 2 * from + 1,
+                           n - 1, got + shift + 1);
                 for (size_t i = from; i < values; i++)
                     ok &= narrowed_right(&t, i, got + shift + 2 * (i - from), brain);
             }

@@ -204,19 +204,19 @@ TEST("a read accesses only the blocks of its range")
             const size_t per_block = 4u * t->block_len;
             uint8_t *out = (uint8_t *)got, *data = in.end - 3u * t->block_bytes;
             golden_bytes(data, 3u * t->block_bytes, id);
-            quant_read_f32(t, false, data, 0, 3 * per_block, want);
-            quant_read_f32(t, false, data, per_block - 1, 2 * per_block + 1, out);
+            quant_read(&quant_f32, t, false, data, 0, 3 * per_block, want);
+            quant_read(&quant_f32, t, false, data, per_block - 1, 2 * per_block + 1, out);
             CU_ASSERT_EQUAL(memcmp(out, (uint8_t *)want + per_block - 1, 2 * per_block + 1), 0);
             /* the tensor begins one block before the usable bytes */
             data = in.first - t->block_bytes;
             golden_bytes(in.first, t->block_bytes, id);
-            quant_read_f32(t, false, data, per_block, per_block, out);
-            quant_read_f32(t, false, data, per_block + 1, per_block - 2, out + per_block);
+            quant_read(&quant_f32, t, false, data, per_block, per_block, out);
+            quant_read(&quant_f32, t, false, data, per_block + 1, per_block - 2, out + per_block);
             CU_ASSERT_EQUAL(memcmp(out + 1, out + per_block, per_block - 2), 0);
             CU_ASSERT_EQUAL(memcmp(out, want, per_block), 0);
             const size_t half = per_block / 2;
-            quant_read_f16(t, false, data, half, half, out);
-            quant_read_f16(t, false, data, half + 1, half - 1, out + half);
+            quant_read(&quant_f16, t, false, data, half, half, out);
+            quant_read(&quant_f16, t, false, data, half + 1, half - 1, out + half);
             CU_ASSERT_EQUAL(memcmp(out + 1, out + half, half - 1), 0);
         }
     }
