@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads, times, and a mutex that knows its holder, so that code can assert that it holds the
- * lock.
+ * Threads, times, counted objects, and a mutex that knows its holder, so that code can assert that
+ * it holds the lock.
  *
  *     lock_take(&x->lock);
  *     assert(lock_held(&x->lock));
@@ -24,6 +24,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <time.h>
 
 struct lock {
@@ -233,6 +234,28 @@ static inline bool when_past(const struct timespec *t, time_t seconds)
     struct timespec now = when_now();
     now.tv_sec -= seconds;
     return !when_before(&now, t);
+}
+
+/*
+ * ---- counted objects ----
+ *
+ * They have a member `refs`, an atomic_uint, which is 1 when they are made. REF(p) takes a reference
+ * and returns p. REF_DROP(p) gives one back, and is true if it was the last, so that the object must
+ * be freed. p may be NULL.
+ */
+#define REF(p) ((__typeof__(p))ref_take((p), offsetof(__typeof__(*(p)), refs)))
+#define REF_DROP(p) ref_drop((p), offsetof(__typeof__(*(p)), refs))
+
+static inline void *ref_take(void *p, size_t refs)
+{
+    if (p)
+        atomic_fetch_add((atomic_uint *)(void *)((char *)p + refs), 1);
+    return p;
+}
+
+static inline bool ref_drop(void *p, size_t refs)
+{
+    return p && atomic_fetch_sub((atomic_uint *)(void *)((char *)p + refs), 1) == 1;
 }
 
 #endif

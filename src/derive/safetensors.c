@@ -191,6 +191,6 @@ int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image *
             return r;
         im = snapshot_keep(&g->form[as], im);
     }
-    *ret = image_ref(im);
+    *ret = REF(im);
     return 0;
 }

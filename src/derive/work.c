@@ -18,7 +18,7 @@
 
 void result_unref(struct result *r)
 {
-    if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
+    if (!REF_DROP(r))
         return;
     buf_free(&r->bytes);
     free(r);
@@ -138,7 +138,7 @@ static int kept_put(struct work *w, uint32_t version, enum derived what, struct 
 /* Return a copy of the view with its own references, for reading tensors. */
 static struct view same_view(const struct view *v)
 {
-    return (struct view){snapshot_ref(v->snap), store_ref(v->store), NULL};
+    return (struct view){REF(v->snap), REF(v->store), NULL};
 }
 
 bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what)
@@ -372,6 +372,5 @@ struct result *work_result(struct work *w, const struct view *v, uint32_t i, enu
     if (!r)
         return NULL;
     r->used = ++w->uses;
-    atomic_fetch_add(&r->refs, 1);
-    return r;
+    return REF(r);
 }

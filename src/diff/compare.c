@@ -32,7 +32,7 @@ int side_open(struct side *s, const char *path, const char *label, struct err *e
     if (r == 0)
         r = mapped_open(m.first.file.fd, m.first.src.size, &file, e);
     if (r == 0 && split)
-        m.files.file[0] = mapped_ref(file);
+        m.files.file[0] = REF(file);
     if (r == 0)
         r = err_sys(e,
                     store_make(split ? m.files.file : &file,
@@ -40,7 +40,7 @@ int side_open(struct side *s, const char *path, const char *label, struct err *e
                                split ? m.files.n : 1, &s->store),
                     "cannot open");
     if (r == 0)
-        s->g = gguf_ref(m.g);
+        s->g = REF(m.g);
     mapped_unref(file);
     model_whole_free(&m);
     return r;

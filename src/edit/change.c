@@ -36,16 +36,9 @@ static struct edit_value *value_make(uint32_t type, struct buf *bytes)
     return v;
 }
 
-static struct edit_value *value_ref(struct edit_value *v)
-{
-    if (v)
-        atomic_fetch_add(&v->refs, 1);
-    return v;
-}
-
 static void value_unref(struct edit_value *v)
 {
-    if (!v || atomic_fetch_sub(&v->refs, 1) != 1)
+    if (!REF_DROP(v))
         return;
     buf_free(&v->bytes);
     free(v);
@@ -183,8 +176,8 @@ static struct edit_slot *copy(const struct edit_slot *from, struct edit_name to)
     if (!s)
         return NULL;
     *s = *from;
-    (void)value_ref(s->value);
-    (void)tensor_content_ref(s->content);
+    (void)REF(s->value);
+    (void)REF(s->content);
     s->name_len = to.n;
     memcpy(s->name, to.p, to.n);
     s->name[to.n] = '\0';

@@ -270,7 +270,7 @@ static int begin_lists(struct shards *s, struct gguf *g)
     free(first);
     if (!s->no || !s->name || !s->name[0] || !s->g || !s->file)
         return -ENOMEM;
-    s->g[0] = gguf_ref(g);
+    s->g[0] = REF(g);
     return 0;
 }
 

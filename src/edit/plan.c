@@ -466,7 +466,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     if (r < 0)
         return err_set(e, r, "no memory for the new header");
     for (size_t i = 0; i < p.n_tensors; i++)
-        (void)tensor_content_ref(p.tensor[i].content);
+        (void)REF(p.tensor[i].content);
     d.info = p.tensor;
     d.n = p.n_tensors;
     r = make_plan(&d, c, e);

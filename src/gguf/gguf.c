@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "gguf/value.h"
 #include "quant/types.h"
@@ -996,15 +997,9 @@ int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, s
     return parse_source(&c, 0, ret);
 }
 
-struct gguf *gguf_ref(struct gguf *g)
-{
-    atomic_fetch_add(&g->refs, 1);
-    return g;
-}
-
 void gguf_free(struct gguf *g)
 {
-    if (!g || atomic_fetch_sub(&g->refs, 1) != 1)
+    if (!REF_DROP(g))
         return;
     free(g->keys.of);
     free(g->names.of);

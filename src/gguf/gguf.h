@@ -118,7 +118,6 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
  */
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, const struct gguf *from,
                     struct gguf **ret, struct err *e);
-struct gguf *gguf_ref(struct gguf *g);
 /* Drop a reference; the last one frees the model. g may be NULL. */
 void gguf_free(struct gguf *g);
 

@@ -64,7 +64,7 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
         s->now = made;
     }
     *at = log_take(s->now, n, phase);
-    *ret = log_ref(s->now);
+    *ret = REF(s->now);
     lock_drop(s->lock);
     return 0;
 }
@@ -118,7 +118,7 @@ static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
     ret.len = hi - lo;
     ret.src += lo - x->at;
     if (ret.log)
-        (void)log_ref(ret.log);
+        (void)REF(ret.log);
     return ret;
 }
 

@@ -439,7 +439,7 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
         uint64_t src = 0;
         len = extents_stretch(&j->round->written, at, end - at, &x);
         if (x && x->log) {
-            log = log_ref(x->log);
+            log = REF(x->log);
             src = x->src + (at - x->at);
         } else if (x) {
             r = logs_take(j->logs, len, 0, &log, &src, NULL);
@@ -459,7 +459,7 @@ static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
     if (!j->type)
         return add_written(j, at, n);
     const int r = logs_put(j->logs, j->log, j->room + at, bytes, n);
-    return r < 0 ? r : add_at(j, at, n, j->room + at, log_ref(j->log));
+    return r < 0 ? r : add_at(j, at, n, j->room + at, REF(j->log));
 }
 
 /* Add pieces for the runs of blocks that differ, including small gaps. at: the place of the n bytes
@@ -658,7 +658,7 @@ static int reserve(struct job *j, struct err *e)
     r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r < 0)
         return err_set(e, r, "no memory");
-    j->piece[j->n++] = (struct tensor_piece){0, n, j->room, log_ref(j->log)};
+    j->piece[j->n++] = (struct tensor_piece){0, n, j->room, REF(j->log)};
     return 0;
 }
 

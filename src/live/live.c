@@ -106,12 +106,12 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->opt = *o;
     l->newest = n;
     l->file = file;
-    l->disk = (struct view){.snap = snapshot_ref(n->view.snap), .store = store_ref(n->view.store)};
-    l->state = snapshot_ref(n->view.snap);
-    l->over = store_ref(n->view.store);
+    l->disk = (struct view){.snap = REF(n->view.snap), .store = REF(n->view.store)};
+    l->state = REF(n->view.snap);
+    l->over = REF(n->view.store);
     l->logs = (struct logs){.f = file, .lock = &l->lock};
     l->shown = n->view.snap->number;
-    l->born = gguf_ref(snapshot_own(l->state));
+    l->born = REF(snapshot_own(l->state));
     l->given = l->born->n_kv;
     TAILQ_INIT(&l->queue.waiting);
     lock_init(&l->lock);

@@ -164,7 +164,7 @@ void tensor_base_get(const struct live *l, uint32_t number, struct tensor_base *
 {
     const struct gguf *g = l->state->gguf;
     const uint32_t i = ids_find(l->state->ids, g->n_tensors, number);
-    *ret = (struct tensor_base){.v = {snapshot_ref(l->state), store_ref(l->over), NULL},
+    *ret = (struct tensor_base){.v = {REF(l->state), REF(l->over), NULL},
                                 .t = i == IDS_NONE ? NULL : &g->tensor[i],
                                 .big = g->fmt.big};
     if (ret->t)

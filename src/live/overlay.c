@@ -80,7 +80,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 static int tensor_ids(const struct edit_plan *p, const struct snapshot *was, struct ids **ret)
 {
     if (is_table(was->ids, was->gguf->n_tensors, p)) {
-        *ret = ids_ref(was->ids);
+        *ret = REF(was->ids);
         return 0;
     }
     struct tensor_id *of = malloc((p->n_tensors + 1) * sizeof(*of));
@@ -100,7 +100,7 @@ static int place_over(const struct store *base, const struct edit_tensor *t,
     below = ret->over;
     if (k && below && !tensor_content_covers(k))
         return tensor_content_make(&k->shape, k->nbytes, below, k->piece, k->n, &ret->over);
-    ret->over = tensor_content_ref(k ? k : below);
+    ret->over = REF(k ? k : below);
     return 0;
 }
 
@@ -108,7 +108,7 @@ static int place_over(const struct store *base, const struct edit_tensor *t,
 static int make_store(struct store *base, const struct edit_plan *p, struct store **ret)
 {
     if (!p->tensor) {
-        *ret = store_ref(base);
+        *ret = REF(base);
         return 0;
     }
     struct place_in_store *place = malloc((p->n_tensors + 1) * sizeof(*place));
@@ -132,11 +132,11 @@ static int make_state(struct live *l, const struct view *base, const struct snap
     const uint32_t number = atomic_fetch_add(&l->shown, 1) + 1;
     struct snapshot *g;
     struct store *s = NULL;
-    int r = newest_make(l->newest, gguf_ref(p->next), base->snap->shard, number, &changed, &g, e);
+    int r = newest_make(l->newest, REF(p->next), base->snap->shard, number, &changed, &g, e);
     if (r < 0)
         return r;
     ids_unref(g->ids);
-    g->ids = p->tensor ? NULL : ids_ref(base->snap->ids);
+    g->ids = p->tensor ? NULL : REF(base->snap->ids);
     r = p->tensor ? tensor_ids(p, was, &g->ids) : 0;
     if (r == 0)
         r = make_store(base->store, p, &s);
@@ -336,8 +336,8 @@ static void state_accepted(struct live *l, const struct view *g, bool written)
 {
     const bool mapped = written && g->store != l->disk.store;
     l->old[0] = (struct view){.snap = l->state, .store = l->over};
-    l->state = snapshot_ref(g->snap);
-    l->over = store_ref(g->store);
+    l->state = REF(g->snap);
+    l->over = REF(g->store);
     if (written) {
         l->old[1] = l->disk;
         l->disk = view_ref(g);
@@ -493,7 +493,7 @@ void overlay_ready(struct live *l, bool fully, struct err *e)
     lock_take(&l->lock);
     const bool asks = l->started && !l->busy; /* else the file is the worker's */
     struct edit_file f = asks ? *l->file : (struct edit_file){0};
-    struct store *s = store_ref(l->disk.store);
+    struct store *s = REF(l->disk.store);
     lock_drop(&l->lock);
     f.fd = s->file[0]->fd;
     if (asks &&

@@ -49,7 +49,7 @@ struct shown value_stored(const struct live *l, const struct name *x)
 {
     assert(lock_held(&l->lock));
     const uint32_t kv = key_stored(l, x);
-    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(l->state), kv};
+    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){REF(l->state), kv};
 }
 
 int value_text(struct live *l, const struct name *x, struct buf *out)
@@ -401,7 +401,7 @@ static int check_write(struct live *l, struct file *f, struct name *x)
 {
     struct err e = {0};
     struct request *q = about_text(l, f);
-    struct snapshot *g = snapshot_ref(l->state);
+    struct snapshot *g = REF(l->state);
     CLEANUP(shown_free) struct shown old = value_stored(l, x);
     int r = 0;
     if (q) {

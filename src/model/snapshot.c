@@ -21,16 +21,9 @@
 
 /* ---- which tensor is which ---- */
 
-struct ids *ids_ref(struct ids *s)
-{
-    if (s)
-        atomic_fetch_add(&s->refs, 1);
-    return s;
-}
-
 void ids_unref(struct ids *s)
 {
-    if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+    if (!REF_DROP(s))
         return;
     free(s->of);
     free(s);
@@ -98,15 +91,9 @@ int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
     return 0;
 }
 
-struct snapshot *snapshot_ref(struct snapshot *g)
-{
-    atomic_fetch_add(&g->refs, 1);
-    return g;
-}
-
 void snapshot_unref(struct snapshot *g)
 {
-    if (g && atomic_fetch_sub(&g->refs, 1) == 1)
+    if (REF_DROP(g))
         snapshot_free(g);
 }
 
@@ -164,7 +151,7 @@ struct image *snapshot_whole(struct snapshot *g)
 
 struct view view_ref(const struct view *v)
 {
-    return (struct view){snapshot_ref(v->snap), store_ref(v->store), image_ref(v->file)};
+    return (struct view){REF(v->snap), REF(v->store), REF(v->file)};
 }
 
 void view_free(struct view *v)
@@ -236,8 +223,7 @@ void newest_free(struct newest *n)
 
 struct view newest_view_as(const struct newest *n, struct snapshot *g)
 {
-    return (struct view){snapshot_ref(g), store_ref(n->view.store),
-                         image_ref(g->number == 0 ? n->file : NULL)};
+    return (struct view){REF(g), REF(n->view.store), REF(g->number == 0 ? n->file : NULL)};
 }
 
 struct view newest_view(struct newest *n)
@@ -278,7 +264,7 @@ static int make_split(const struct newest *n, struct gguf *first, struct gguf *c
         return r;
     }
     for (size_t i = 1; i < files; i++)
-        (void)gguf_ref(all[i]);
+        (void)REF(all[i]);
     (*ret)->shard = all;
     (*ret)->shards = n->shards;
     return 0;
@@ -300,7 +286,7 @@ int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *
         return r;
     }
     if (n->view.snap)
-        g->ids = ids_ref(n->view.snap->ids); /* the caller replaces the ids if tensors differ */
+        g->ids = REF(n->view.snap->ids); /* the caller replaces the ids if tensors differ */
     g->file = n->name;
     *ret = g;
     return 0;

@@ -55,8 +55,7 @@ struct ids {
     struct tensor_id *of; /* owned, in tensor order */
 };
 
-struct ids *ids_ref(struct ids *s); /* s may be NULL, here and below */
-void ids_unref(struct ids *s);
+void ids_unref(struct ids *s); /* s may be NULL, here and below */
 
 static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
 {
@@ -107,7 +106,6 @@ struct snapshot {
  * -ENOMEM. */
 int snapshot_make(struct gguf *g, uint32_t number, const struct timespec *mtime,
                   struct snapshot **ret);
-struct snapshot *snapshot_ref(struct snapshot *g);
 void snapshot_unref(struct snapshot *g);
 
 struct view {

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "base/lock.h"
 #include "base/sys.h"
 #include "gguf/value.h"
 
@@ -60,15 +61,9 @@ int log_make(int fd, struct log **ret, struct err *e)
     return 0;
 }
 
-struct log *log_ref(struct log *s)
-{
-    atomic_fetch_add(&s->refs, 1);
-    return s;
-}
-
 void log_unref(struct log *s)
 {
-    if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+    if (!REF_DROP(s))
         return;
     (void)close(s->src.fd);
     free(s);
@@ -101,16 +96,9 @@ int log_check(struct log *s, const struct sys *sys, struct err *e)
 
 /* ---- contents ---- */
 
-struct tensor_content *tensor_content_ref(struct tensor_content *k)
-{
-    if (k)
-        atomic_fetch_add(&k->refs, 1);
-    return k;
-}
-
 void tensor_content_unref(struct tensor_content *k)
 {
-    if (!k || atomic_fetch_sub(&k->refs, 1) != 1)
+    if (!REF_DROP(k))
         return;
     for (size_t i = 0; i < k->n; i++)
         log_unref(k->piece[i].log);
@@ -137,7 +125,7 @@ static void append_piece(struct tensor_content *k, struct tensor_piece p)
         last->len += p.len;
         return;
     }
-    (void)log_ref(p.log);
+    (void)REF(p.log);
     k->piece[k->n++] = p;
 }
 
@@ -234,15 +222,9 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     return 0;
 }
 
-struct mapped *mapped_ref(struct mapped *m)
-{
-    atomic_fetch_add(&m->refs, 1);
-    return m;
-}
-
 void mapped_unref(struct mapped *m)
 {
-    if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
+    if (!REF_DROP(m))
         return;
     map_close(&m->map);
     (void)close(m->fd);
@@ -330,25 +312,19 @@ int store_of(struct mapped *const *file, size_t files, const struct place_in_sto
         return -ENOMEM;
     }
     for (size_t i = 0; i < files; i++)
-        s->file[i] = mapped_ref(file[i]);
+        s->file[i] = REF(file[i]);
     s->files = files;
     memcpy(s->place, place, n * sizeof(*place));
     s->n = n;
     for (size_t i = 0; i < n; i++)
-        (void)tensor_content_ref(place[i].over);
+        (void)REF(place[i].over);
     *ret = s;
     return 0;
 }
 
-struct store *store_ref(struct store *s)
-{
-    atomic_fetch_add(&s->refs, 1);
-    return s;
-}
-
 void store_unref(struct store *s)
 {
-    if (s && atomic_fetch_sub(&s->refs, 1) == 1)
+    if (REF_DROP(s))
         store_free(s);
 }
 
@@ -482,16 +458,9 @@ struct image *image_new(const struct gguf *g)
     return im;
 }
 
-struct image *image_ref(struct image *im)
-{
-    if (im)
-        atomic_fetch_add(&im->refs, 1);
-    return im;
-}
-
 void image_unref(struct image *im)
 {
-    if (!im || atomic_fetch_sub(&im->refs, 1) != 1)
+    if (!REF_DROP(im))
         return;
     for (size_t i = 0; i < im->files; i++)
         mapped_unref(mapped_of(&im->file[i]));
@@ -509,7 +478,7 @@ uint32_t image_file(struct image *im, struct source src)
         return 0;
     }
     if (m)
-        (void)mapped_ref(m);
+        (void)REF(m);
     im->file[im->files] = src;
     return (uint32_t)im->files++;
 }

@@ -59,7 +59,6 @@ struct log {
 
 /* Make a log on a regular file, whose existing bytes count as taken. On success the log owns fd. */
 int log_make(int fd, struct log **ret, struct err *e);
-struct log *log_ref(struct log *s);
 void log_unref(struct log *s); /* s may be NULL */
 /*
  * Reserve n bytes, and return their offset. It is `phase` bytes past a multiple of LOG_BLOCK, so
@@ -94,8 +93,7 @@ struct tensor_content {
     struct tensor_piece piece[];
 };
 
-struct tensor_content *tensor_content_ref(struct tensor_content *k); /* k may be NULL */
-void tensor_content_unref(struct tensor_content *k);
+void tensor_content_unref(struct tensor_content *k); /* k may be NULL */
 
 /*
  * Make a content with `shape` and `nbytes` from these pieces, laid over those of `old`, which are
@@ -130,7 +128,6 @@ struct mapped {
 
 /* Map the first `size` bytes of a duplicate of fd. Returns 0, -ENOMEM or -errno. */
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
-struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /*
  * Announce that bytes [off, off + n) are about to be read through the mapping, as part of a range
@@ -173,7 +170,6 @@ int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n
                struct store **ret);
 int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
              struct store **ret);
-struct store *store_ref(struct store *s);
 void store_unref(struct store *s);
 
 /*
@@ -276,8 +272,7 @@ struct image {
 
 /* Make an empty image with one reference. Returns NULL if out of memory. */
 struct image *image_new(const struct gguf *g);
-struct image *image_ref(struct image *im); /* im may be NULL, here and below */
-void image_unref(struct image *im);
+void image_unref(struct image *im); /* im may be NULL, here and below */
 
 /* Add a file and return its number. The image takes a reference to a mapped source. */
 uint32_t image_file(struct image *im, struct source src);

@@ -554,7 +554,7 @@ static int make_listing(const struct here *h, struct listing *l)
 
 void listing_unref(struct listing *l)
 {
-    if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
+    if (!REF_DROP(l))
         return;
     for (size_t i = 0; i < l->n; i++)
         entry_free(&l->entry[i]);
@@ -590,12 +590,10 @@ int place_list(const struct paths *p, const struct shelf_item *folder, struct li
     struct here h = {p, folder, FOUND_NONE};
     const bool extras = has_extras(folder);
     int e = extras ? 0 : open_here(p, folder, &h);
-    if (e == 0 && kept && (extras || is_current(kept, &h.dir.st))) {
-        (void)atomic_fetch_add(&kept->refs, 1);
-        *ret = kept;
-    } else if (e == 0) {
+    if (e == 0 && kept && (extras || is_current(kept, &h.dir.st)))
+        *ret = REF(kept);
+    else if (e == 0)
         e = new_listing(&h, ret);
-    }
     found_close(&h.dir);
     return e;
 }

@@ -308,9 +308,7 @@ int slot_names(struct shelf_slot *slot, struct listing **ret)
 {
     struct slots *s = slot->slots;
     lock_take(&s->lock);
-    struct listing *kept = slot->names;
-    if (kept)
-        (void)atomic_fetch_add(&kept->refs, 1);
+    struct listing *kept = REF(slot->names);
     lock_drop(&s->lock);
     int e;
     do

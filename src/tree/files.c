@@ -58,7 +58,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
     if (first + n > m->map.size)
         return -EIO;
     mapped_want(m, first, n, end);
-    r->mapped = mapped_ref(m);
+    r->mapped = REF(m);
     r->bytes = m->map.data + first;
     r->len = n;
     r->end = first + n;
@@ -122,7 +122,7 @@ static int model_image(const struct about *a, struct image **ret)
         file = file ? file : snapshot_whole(a->v->snap);
         if (!file)
             return -ENOMEM;
-        *ret = image_ref(file);
+        *ret = REF(file);
         return 0;
     }
     struct image *im = image_new(NULL);

@@ -110,7 +110,7 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
         }
     }
     if (h && !h->snap && n->kind == NODE_WHOLE)
-        h->snap = snapshot_ref(g);
+        h->snap = REF(g);
     return h;
 }
 
@@ -195,7 +195,7 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
         lock_take(&t->newest.lock);
     const struct view *from = h->kept.snap ? &h->kept : &t->newest.view;
     struct snapshot *snap = !h->kept.snap && h->snap ? h->snap : from->snap;
-    struct view v = {snapshot_ref(snap), store_ref(from->store), file ? image_ref(file) : NULL};
+    struct view v = {REF(snap), REF(from->store), REF(file)};
     if (t->writable)
         lock_drop(&t->newest.lock);
     return v;

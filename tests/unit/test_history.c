@@ -340,7 +340,7 @@ static struct gguf *make(struct history *h, struct edit_change *c, int64_t now)
 {
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, &EDIT_OPTIONS_INIT, &p, NULL), 0);
-    struct gguf *next = gguf_ref(p.next);
+    struct gguf *next = REF(p.next);
     const struct history_edit x = {c, next, 0, now};
     CU_ASSERT_EQUAL(history_append(h, &x, NULL), 0);
     history_end(h, true, now);

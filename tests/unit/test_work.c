@@ -174,7 +174,7 @@ TEST("of pictures, as many are kept as fit")
         struct heard h = HEARD;
         view[i] = (struct view){NULL, m.store, NULL};
         CU_ASSERT_EQUAL_FATAL(
-            snapshot_make(gguf_ref(m.snap->gguf), i, &(struct timespec){0}, &view[i].snap), 0);
+            snapshot_make(REF(m.snap->gguf), i, &(struct timespec){0}, &view[i].snap), 0);
         CU_ASSERT_EQUAL_FATAL(ids_make(&(struct tensor_id){0, i}, 1, &view[i].snap->ids), 0);
         if (want(w, &view[i], DERIVED_PICTURE, 0, 1, &h, &h) == WORK_PARKED)
             CU_ASSERT_EQUAL(wait_for(&h, 1), 0);
