@@ -34,171 +34,115 @@ static_assert(Q5_1_BYTES == 2 * HALF + QH + NIBBLES, "Q5_1");
 static_assert(Q8_0_BYTES == HALF + 32, "Q8_0");
 static_assert(Q8_1_BYTES == 2 * HALF + 32, "Q8_1");
 
-/* Decode 32 codes of four bits. */
-FIXED void four_bits(float *restrict y, const uint8_t *restrict qs, struct levels l)
+/* How the types with packed codes differ. */
+struct packed {
+    unsigned bits; /* of a code: 4 or 5 */
+    bool min;      /* the type has m */
+};
+
+/* The last code, and the code of zero in types without m. */
+FIXED float last_code(struct packed f)
 {
+    return (float)((1 << f.bits) - 1);
+}
+
+FIXED float zero_code(struct packed f)
+{
+    return (float)(1 << (f.bits - 1));
+}
+
+FIXED void unpack_block(struct packed f, const uint8_t *restrict b, float *restrict y)
+{
+    const struct levels l =
+        levels(f.bits, f.min ? NONE : -zero_code(f), half_at(b), f.min ? half_at(b + HALF) : NONE);
+    const uint8_t *codes = b + (f.min ? 2 * HALF : HALF), *qs = codes + (f.bits == 5 ? QH : 0);
+    const uint32_t top = f.bits == 5 ? get_u32(codes, false) : 0;
+    const int32_t mask = f.bits == 5 ? 16 : 0;
     for (unsigned k = 0; k < 16; k += WIDE) {
         const words q = bytes_at(qs + k);
-        put_wide(y + k, level(4, l, q));
-        put_wide(y + 16 + k, level(4, l, q >> 4));
+        put_wide(y + k, level_of_two(f.bits, l, q, spread_wide(top, k, 4), mask));
+        put_wide(y + 16 + k, level_of_two(f.bits, l, q >> 4, spread_wide(top >> 16, k, 4), mask));
     }
 }
 
-/* Decode 32 codes of five bits. The fifth bits are stored before the low four. */
-FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct levels l)
+/* Store a block's 32 codes. q[k] holds codes 8k to 8k + 7. */
+FIXED void put_packed(struct packed f, uint8_t *b, const uint64_t q[4])
 {
-    const uint32_t top = get_u32(qh, false);
-    for (unsigned k = 0; k < 16; k += WIDE) {
-        const words q = bytes_at(qh + QH + k);
-        put_wide(y + k, level_of_two(5, l, q, spread_wide(top, k, 4), 16));
-        put_wide(y + 16 + k, level_of_two(5, l, q >> 4, spread_wide(top >> 16, k, 4), 16));
-    }
-}
-
-/* Store 32 codes in the nibbles of 16 bytes. q[k] holds codes 8k to 8k + 7. */
-static inline void put_nibbles(uint8_t *qs, const uint64_t q[4])
-{
+    uint8_t *to = b + (f.min ? 2 * HALF : HALF);
+    for (unsigned k = 0; f.bits == 5 && k < 4; k++)
+        *to++ = gather_bits(q[k] >> 4);
     for (unsigned k = 0; k < 2; k++)
-        put_u64(qs + 8 * k, (q[k] & BYTES8(15)) | (q[k + 2] & BYTES8(15)) << 4, false);
+        put_u64(to + 8 * k, (q[k] & BYTES8(15)) | (q[k + 2] & BYTES8(15)) << 4, false);
 }
 
-/* Store nibbles as put_nibbles() does, with the fifth bits before them. */
-static inline void put_five_bits(uint8_t *qh, const uint64_t q[4])
+FIXED bool pack_block(struct packed f, const float *restrict x, uint8_t *restrict b)
 {
+    uint64_t q[4];
+    const struct range r = f.min ? range_of(x, 32) : (struct range){0, 0};
+    const float scale = f.min ? (r.high - r.low) / last_code(f) : top_value(x, 32) / -zero_code(f);
     for (unsigned k = 0; k < 4; k++)
-        qh[k] = gather_bits(q[k] >> 4);
-    put_nibbles(qh + QH, q);
+        q[k] =
+            cut8(x + 8 * k, r.low, inverse(scale), (f.min ? 0 : zero_code(f)) + 0.5f, last_code(f));
+    put_packed(f, b, q);
+    const bool ok = put_half(b, scale);
+    return (!f.min || put_half(b + HALF, r.low)) && ok;
 }
 
-FIXED void block_Q4_0(const uint8_t *restrict b, float *restrict y)
+/* Store 32 values with the scale and the minimum (fit.h: -low) that the search found. */
+FIXED bool pack_found(struct packed f, const float *restrict x, float scale, float min,
+                      uint8_t *restrict b)
 {
-    four_bits(y, b + HALF, levels(4, -8, half_at(b), NONE));
-}
-DECODER(Q4_0)
-
-/* Compute 32 codes around zero, which has the code `zero`. The value with the largest magnitude
- * gets code 0. */
-static inline bool take_around(const float *restrict x, float zero, uint8_t *d, uint64_t q[4])
-{
-    const float scale = top_value(x, 32) / -zero;
-    for (unsigned k = 0; k < 4; k++)
-        q[k] = cut8(x + 8 * k, 0, inverse(scale), zero + 0.5f, 2 * zero - 1);
-    return put_half(d, scale);
-}
-
-/* Compute the codes of 32 values for the scale and, unless min is NULL, the minimum that the
- * search found. Both are stored at d. */
-static inline bool take_found(const float *restrict x, float least, float last, float scale,
-                              const float *min, uint8_t *d, uint64_t q[4])
-{
+    const float least = f.min ? 0 : -zero_code(f);
     uint8_t code[32] = {0};
-    if (!(top_magnitude(x, 32) < FIT_LIMIT) || !put_half(d, at_least_half(scale)) ||
-        (min && !put_half(d + HALF, -*min)))
+    uint64_t q[4];
+    if (!(top_magnitude(x, 32) < FIT_LIMIT) || !put_half(b, at_least_half(scale)) ||
+        (f.min && !put_half(b + HALF, -min)))
         return false;
-    if (half_at(d) != 0)
-        take_steps(code, x, 32, min ? -half_at(d + HALF) : 0, half_at(d), least, last);
+    if (half_at(b) != 0)
+        take_steps(code, x, 32, f.min ? -half_at(b + HALF) : 0, half_at(b), least,
+                   least + last_code(f));
     for (unsigned k = 0; k < 4; k++)
         q[k] = get_u64(code + 8 * k, false);
+    put_packed(f, b, q);
     return true;
 }
 
-/* Define an encoder that searches if there are importances. `found` stores block i of the side. */
-#define SEARCHING_ENCODER(T, fit, found)                                                 \
-    ENCODES(T)                                                                           \
-    {                                                                                    \
-        struct fit_side s;                                                               \
-        size_t done = 0;                                                                 \
-        while (!weight && done < n && pack_##T(src + done * 32, dst + done * T##_BYTES)) \
-            done++;                                                                      \
-        for (; weight && done < n; done += LANES) {                                      \
-            take_side(&s, src + done * 32, weight + done * 32, n - done);                \
-            fit;                                                                         \
-            for (unsigned i = 0; i < s.n; i++) {                                         \
-                uint8_t *b = dst + (done + i) * T##_BYTES;                               \
-                uint64_t q[4];                                                           \
-                if (!(found))                                                            \
-                    return done + i;                                                     \
-            }                                                                            \
-        }                                                                                \
-        return done < n ? done : n;                                                      \
+FIXED size_t encode_packed(struct packed f, size_t bytes, const float *restrict src,
+                           const float *restrict weight, size_t n, uint8_t *restrict dst)
+{
+    struct fit_side s;
+    size_t done = 0;
+    while (!weight && done < n && pack_block(f, src + done * 32, dst + done * bytes))
+        done++;
+    for (; weight && done < n; done += LANES) {
+        take_side(&s, src + done * 32, weight + done * 32, n - done);
+        if (f.min)
+            fit_min(weighed_form((struct min_form){.n = 32, .last = last_code(f), .free = true}),
+                    s.x, s.w, &s.min, 0, s.code);
+        else
+            fit_even((struct even_form){32, zero_code(f), 9}, s.x, s.w, s.scale, s.code);
+        for (unsigned i = 0; i < s.n; i++)
+            if (!pack_found(f, s.x + 32 * i, f.min ? s.min.scale[i] : s.scale[i],
+                            f.min ? s.min.min[i] : 0, dst + (done + i) * bytes))
+                return done + i;
     }
-#define FIT_AROUND(zero) fit_even((struct even_form){32, zero, 9}, s.x, s.w, s.scale, s.code)
-#define FIT_RANGE(most)                                                                     \
-    fit_min(weighed_form((struct min_form){.n = 32, .last = most, .free = true}), s.x, s.w, \
-            &s.min, 0, s.code)
-
-static inline bool pack_Q4_0(const float *restrict x, uint8_t *restrict b)
-{
-    uint64_t q[4];
-    const bool ok = take_around(x, 8, b, q);
-    put_nibbles(b + HALF, q);
-    return ok;
-}
-SEARCHING_ENCODER(Q4_0, FIT_AROUND(8),
-                  take_found(s.x + 32 * i, -8, 7, s.scale[i], NULL, b, q) &&
-                      (put_nibbles(b + HALF, q), true))
-
-FIXED void block_Q4_1(const uint8_t *restrict b, float *restrict y)
-{
-    four_bits(y, b + 2 * HALF, levels(4, NONE, half_at(b), half_at(b + HALF)));
-}
-DECODER(Q4_1)
-
-/* Compute 32 codes from 0 for the smallest value to `last` for the largest. */
-static inline bool take_range(const float *restrict x, float last, uint8_t *d, uint64_t q[4])
-{
-    const struct range r = range_of(x, 32);
-    const float scale = (r.high - r.low) / last;
-    for (unsigned k = 0; k < 4; k++)
-        q[k] = cut8(x + 8 * k, r.low, inverse(scale), 0.5f, last);
-    const bool ok = put_half(d, scale);
-    return put_half(d + HALF, r.low) && ok;
+    return done < n ? done : n;
 }
 
-static inline bool pack_Q4_1(const float *restrict x, uint8_t *restrict b)
-{
-    uint64_t q[4];
-    const bool ok = take_range(x, 15, b, q);
-    put_nibbles(b + 2 * HALF, q);
-    return ok;
-}
-SEARCHING_ENCODER(Q4_1, FIT_RANGE(15),
-                  take_found(s.x + 32 * i, 0, 15, s.min.scale[i], &s.min.min[i], b, q) &&
-                      (put_nibbles(b + 2 * HALF, q), true))
-
-FIXED void block_Q5_0(const uint8_t *restrict b, float *restrict y)
-{
-    five_bits(y, b + HALF, levels(5, -16, half_at(b), NONE));
-}
-DECODER(Q5_0)
-
-static inline bool pack_Q5_0(const float *restrict x, uint8_t *restrict b)
-{
-    uint64_t q[4];
-    const bool ok = take_around(x, 16, b, q);
-    put_five_bits(b + HALF, q);
-    return ok;
-}
-SEARCHING_ENCODER(Q5_0, FIT_AROUND(16),
-                  take_found(s.x + 32 * i, -16, 15, s.scale[i], NULL, b, q) &&
-                      (put_five_bits(b + HALF, q), true))
-
-FIXED void block_Q5_1(const uint8_t *restrict b, float *restrict y)
-{
-    five_bits(y, b + 2 * HALF, levels(5, NONE, half_at(b), half_at(b + HALF)));
-}
-DECODER(Q5_1)
-
-static inline bool pack_Q5_1(const float *restrict x, uint8_t *restrict b)
-{
-    uint64_t q[4];
-    const bool ok = take_range(x, 31, b, q);
-    put_five_bits(b + 2 * HALF, q);
-    return ok;
-}
-SEARCHING_ENCODER(Q5_1, FIT_RANGE(31),
-                  take_found(s.x + 32 * i, 0, 31, s.min.scale[i], &s.min.min[i], b, q) &&
-                      (put_five_bits(b + 2 * HALF, q), true))
+#define PACKED(T, bits, min)                                                              \
+    FIXED void block_##T(const uint8_t *restrict b, float *restrict y)                    \
+    {                                                                                     \
+        unpack_block((struct packed){bits, min}, b, y);                                   \
+    }                                                                                     \
+    DECODER(T)                                                                            \
+    ENCODES(T)                                                                            \
+    {                                                                                     \
+        return encode_packed((struct packed){bits, min}, T##_BYTES, src, weight, n, dst); \
+    }
+PACKED(Q4_0, 4, false)
+PACKED(Q4_1, 4, true)
+PACKED(Q5_0, 5, false)
+PACKED(Q5_1, 5, true)
 
 FIXED void block_Q8_0(const uint8_t *restrict b, float *restrict y)
 {
