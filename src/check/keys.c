@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "model/facts.h"
 #include "check/filename.h"
 #include "check/needs.h"
@@ -40,11 +41,11 @@ static void rule_key_syntax(struct checker *c, struct text key, const struct ggu
  * readers fail. */
 static bool is_unread(const struct checker *c, struct text key)
 {
+    static const char read[] =
+        "general.architecture general.name general.file_type general.alignment";
     return needs_unread(c->arch, key) || text_begins(key, "quantize.") ||
            text_begins(key, "tokenizer.chat_template") ||
-           (text_begins(key, "general.") && !text_is(key, "general.architecture") &&
-            !text_is(key, "general.name") && !text_is(key, "general.file_type") &&
-            !text_is(key, "general.alignment"));
+           (text_begins(key, "general.") && !needs_list(read, key));
 }
 
 static void rule_key_type(struct checker *c, struct text key, const struct gguf_value *v)
@@ -353,70 +354,70 @@ static void rule_values(struct checker *c)
 
 /* ---- the tokenizer that readers build from the keys ---- */
 
-/* A token and its number, and the first token with the same text. */
+/* A token. */
 struct word {
+    struct link link; /* must come first */
     struct text text;
-    size_t at, first;
 };
 
-static int by_number(const void *a, const void *b)
+/* The tokens, in their order, and those that are not empty also by their text. */
+struct vocabulary {
+    struct word *of; /* owned */
+    size_t n;
+    struct table by_text;
+};
+
+static const struct word *find_word(const struct vocabulary *v, struct text t)
 {
-    const struct word *x = a, *y = b;
-    return (x->at > y->at) - (x->at < y->at);
+    struct link *l = table_first(&v->by_text, hash_name(t.at, t.len));
+    while (l && !text_same(((const struct word *)l)->text, t))
+        l = table_next(l);
+    return (const struct word *)l;
 }
 
-static int by_text(const void *a, const void *b)
+/* Read the tokens, none if the model has no list of texts. llama.cpp aborts if two tokens are equal,
+ * but it gives each empty one a name of its own. */
+static int read_vocabulary(struct checker *c, bool tell, struct vocabulary *v)
 {
-    const struct word *x = a, *y = b;
-    const size_t n = x->text.len < y->text.len ? x->text.len : y->text.len;
-    int r = memcmp(x->text.at, y->text.at, n);
-    r = r ? r : (x->text.len > y->text.len) - (x->text.len < y->text.len);
-    return r ? r : by_number(a, b);
-}
-
-/* llama.cpp aborts if two tokens are equal, but it gives each empty one a name of its own. */
-static void check_twice(struct checker *c, const struct gguf_value *tokens)
-{
-    struct word *list = tokens->count < SIZE_MAX / sizeof(*list)
-                            ? malloc((size_t)tokens->count * sizeof(*list) + 1)
-                            : NULL;
-    struct gguf_value item;
+    struct gguf_value tokens, item;
     char shown[SHOW_MAX];
-    size_t n = 0, twice = 0, at = 0;
-    c->error = list ? 0 : -ENOMEM;
-    if (!list)
-        return;
-    for (struct gguf_walk w = gguf_walk(tokens); gguf_next(&w, &item); at++)
-        if (item.len)
-            list[n++] = (struct word){{(const char *)item.data, (size_t)item.len}, at, at};
-    qsort(list, n, sizeof(*list), by_text);
-    for (size_t i = 1; i < n; i++)
-        if (list[i].text.len == list[i - 1].text.len &&
-            memcmp(list[i].text.at, list[i - 1].text.at, list[i].text.len) == 0)
-            list[i].first = list[i - 1].first;
-    for (size_t i = 0; i < n; i++)
-        if (list[i].first != list[i].at)
-            list[twice++] = list[i];
-    qsort(list, twice, sizeof(*list), by_number);
-    for (size_t i = 0; i < twice; i++)
-        report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'", "tokens %zu and %zu are both '%s'",
-               list[i].first, list[i].at, show(shown, list[i].text.at, list[i].text.len));
-    free(list);
+    if (!fact_value(c->g, "tokenizer.ggml.tokens", &tokens) || tokens.type != GGUF_ARRAY ||
+        tokens.elem != GGUF_STRING)
+        return 0;
+    v->of = calloc((size_t)tokens.count + 1, sizeof(*v->of));
+    if (!v->of)
+        return -ENOMEM;
+    for (struct gguf_walk w = gguf_walk(&tokens); gguf_next(&w, &item);) {
+        struct word *word = &v->of[v->n++];
+        word->text = (struct text){(const char *)item.data, (size_t)item.len};
+        const struct word *first = item.len ? find_word(v, word->text) : NULL;
+        if (first && tell)
+            report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'",
+                   "tokens %zu and %zu are both '%s'", (size_t)(first - v->of), v->n - 1,
+                   show(shown, item.data, (size_t)item.len));
+        if (item.len && !first &&
+            table_add(&v->by_text, &word->link, hash_name(item.data, (size_t)item.len)) < 0)
+            return -ENOMEM;
+    }
+    return 0;
 }
 
-/* With this tokenizer, llama.cpp needs tokens of single bytes for text without tokens of its own,
- * and aborts at the first newline if there is none for it. Merges are those of a gpt2 vocabulary,
- * which has no such tokens. */
-static void check_bytes(struct checker *c, const struct gguf_value *tokens)
+static void vocabulary_free(struct vocabulary *v)
+{
+    table_free(&v->by_text);
+    free(v->of);
+}
+
+/* With the tokenizer "llama", llama.cpp needs tokens of single bytes for text without tokens of its
+ * own, and aborts at the first newline if there is none for it. Merges are those of a gpt2
+ * vocabulary, which has no such tokens. */
+static void check_words(struct checker *c, bool bytes)
 {
     static const char newline[] = "<0x0A>";
-    struct gguf_value item;
-    bool has = false;
-    for (struct gguf_walk w = gguf_walk(tokens); !has && gguf_next(&w, &item);) {
-        const struct text word = {(const char *)item.data, (size_t)item.len};
-        has = text_is(word, newline) || text_is(word, "\n");
-    }
-    if (!has)
+    CLEANUP(vocabulary_free) struct vocabulary v = {0};
+    c->error = read_vocabulary(c, true, &v);
+    if (c->error == 0 && v.n && bytes && !find_word(&v, (struct text){newline, strlen(newline)}) &&
+        !find_word(&v, (struct text){"\n", 1}))
         report(c, CHECK_ERROR, "key 'tokenizer.ggml.model'",
                "'llama' needs a token %s; merges belong to 'gpt2'", newline);
 }
@@ -453,11 +454,7 @@ static void rule_tokenizer(struct checker *c)
         if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) && !text_is(pre, "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
-    if (!has || tokens.type != GGUF_ARRAY || tokens.elem != GGUF_STRING)
-        return;
-    check_twice(c, &tokens);
-    if (text_is(model, "llama") && fact_value(c->g, "tokenizer.ggml.merges", &merges))
-        check_bytes(c, &tokens);
+    check_words(c, text_is(model, "llama") && fact_value(c->g, "tokenizer.ggml.merges", &merges));
 }
 
 static void rule_tokens(struct checker *c)
@@ -530,10 +527,7 @@ static void rule_vocabulary(struct checker *c)
 
 /* ---- chat templates, which are read but never run ---- */
 
-enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
-/* Number of templates whose tokens are looked up, limited because each requires a pass over the
- * vocabulary. */
-enum { WALKS_MOST = 32 };
+enum { DEPTH_MOST = 64, TOKEN_LEN = 64 };
 
 /* A chat template under examination. */
 struct chat_template {
@@ -580,12 +574,8 @@ static struct text first_word(struct text t)
 /* True for "{% if x %}" and other tags that need a matching end. */
 static bool opens(struct text word, struct text code)
 {
-    static const char *const blocks[] = {"if",     "for",   "macro", "call",
-                                         "filter", "block", "raw",   "generation"};
-    for (size_t i = 0; i < COUNT(blocks); i++)
-        if (text_is(word, blocks[i]))
-            return true;
-    return text_is(word, "set") && !memchr(code.at, '=', code.len);
+    return needs_list("if for macro call filter block raw generation", word) ||
+           (text_is(word, "set") && !memchr(code.at, '=', code.len));
 }
 
 static void statement(struct chat_template *l, struct text code)
@@ -597,10 +587,7 @@ static void statement(struct chat_template *l, struct text code)
         l->depth++;
     } else if (text_begins(word, "end")) {
         struct text of = {word.at + 3, word.len - 3};
-        bool fits = l->depth > 0 && (l->depth > DEPTH_MOST ||
-                                     (l->open[l->depth - 1].len == of.len &&
-                                      memcmp(l->open[l->depth - 1].at, of.at, of.len) == 0));
-        if (!fits)
+        if (l->depth == 0 || (l->depth <= DEPTH_MOST && !text_same(l->open[l->depth - 1], of)))
             report(l->c, CHECK_ERROR, at_key(l->c, l->key), "{%% %.*s %%} closes no block",
                    (int)word.len, word.at);
         l->depth -= l->depth > 0;
@@ -646,39 +633,29 @@ static size_t token_here(struct text t)
     return n > 2 && n + 1 < t.len && t.at[n] == '|' && t.at[n + 1] == '>' ? n + 2 : 0;
 }
 
-/* Report special tokens that the vocabulary lacks, after one pass over the vocabulary. */
-static void look_at_tokens(struct chat_template *l, struct text t, const struct gguf_value *tokens)
+/* Report special tokens that the vocabulary lacks, each once. */
+static void look_at_tokens(struct checker *c, uint32_t key, struct text t,
+                           const struct vocabulary *v)
 {
-    struct text found[TOKENS_MOST];
-    bool known[TOKENS_MOST] = {false};
     char shown[SHOW_MAX];
-    struct gguf_value item;
-    size_t n = 0;
-    for (size_t len; t.len && n < TOKENS_MOST; skip(&t, len ? len : 1)) {
-        len = token_here(t);
-        size_t i = 0;
-        while (i < n && !(found[i].len == len && memcmp(found[i].at, t.at, len) == 0))
-            i++;
-        if (len && i == n)
-            found[n++] = (struct text){t.at, len};
+    struct text rest = t;
+    for (size_t n; rest.len && c->reported <= CHECK_MOST; skip(&rest, n ? n : 1)) {
+        n = token_here(rest);
+        if (n && !find_word(v, (struct text){rest.at, n}) &&
+            !memmem(t.at, (size_t)(rest.at - t.at), rest.at, n))
+            report(c, CHECK_WARNING, at_key(c, key), "writes %s, which is not a token",
+                   show(shown, rest.at, n));
     }
-    for (struct gguf_walk w = gguf_walk(tokens); n && gguf_next(&w, &item);)
-        for (size_t i = 0; item.len > 2 && item.data[0] == '<' && i < n; i++)
-            known[i] |= found[i].len == item.len && memcmp(found[i].at, item.data, item.len) == 0;
-    for (size_t i = 0; i < n; i++)
-        if (!known[i])
-            report(l->c, CHECK_WARNING, at_key(l->c, l->key), "writes %s, which is not a token",
-                   show(shown, found[i].at, found[i].len));
 }
 
-static bool writes(struct text t, const void *what, size_t n)
+static bool writes(struct text t, struct text what)
 {
-    return n > 0 && memmem(t.at, t.len, what, n);
+    return what.len > 0 && memmem(t.at, t.len, what.at, what.len);
 }
 
 /* Look for the end of a turn: the variable eos_token, a token that the model names, or a token
  * that llama.cpp recognises by its text. */
-static void look_at_end(struct chat_template *l, struct text t, const struct gguf_value *tokens)
+static void look_at_end(struct checker *c, uint32_t key, struct text t, const struct vocabulary *v)
 {
     static const char *const known[] = {"eos_token",
                                         "<|eot_id|>",
@@ -696,45 +673,37 @@ static void look_at_end(struct chat_template *l, struct text t, const struct ggu
     static const char *const named[] = {"tokenizer.ggml.eos_token_id",
                                         "tokenizer.ggml.eot_token_id",
                                         "tokenizer.ggml.eom_token_id"};
-    struct gguf_value item;
-    uint64_t id[COUNT(named)], at = 0;
-    bool any = false;
-    for (size_t i = 0; i < COUNT(known); i++)
-        if (writes(t, known[i], strlen(known[i])))
-            return;
-    for (size_t i = 0; i < COUNT(named); i++)
-        any |= fact_uint(l->c->g, named[i], &id[i]) || (id[i] = UINT64_MAX, false);
-    for (struct gguf_walk w = gguf_walk(tokens); any && gguf_next(&w, &item); at++)
-        for (size_t i = 0; i < COUNT(named); i++)
-            if (id[i] == at && writes(t, item.data, (size_t)item.len))
-                return;
-    if (any)
-        report(l->c, CHECK_WARNING, at_key(l->c, l->key), "never writes a token that ends a turn");
+    uint64_t id;
+    bool any = false, ends = false;
+    for (size_t i = 0; i < COUNT(known) && !ends; i++)
+        ends = writes(t, (struct text){known[i], strlen(known[i])});
+    for (size_t i = 0; i < COUNT(named) && !ends; i++)
+        if (fact_uint(c->g, named[i], &id)) {
+            any = true;
+            ends = id < v->n && writes(t, v->of[id].text);
+        }
+    if (any && !ends)
+        report(c, CHECK_WARNING, at_key(c, key), "never writes a token that ends a turn");
 }
 
 static void rule_templates(struct checker *c)
 {
     static const char name[] = "tokenizer.chat_template";
-    struct gguf_value tokens;
-    unsigned walks = fact_value(c->g, "tokenizer.ggml.tokens", &tokens) &&
-                             tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING
-                         ? WALKS_MOST
-                         : 0;
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        const struct gguf_kv *kv = &c->g->kv[i];
-        const struct text key = {gguf_key(c->g, kv), kv->key_len};
-        const struct gguf_value v = gguf_value(c->g, kv);
+    CLEANUP(vocabulary_free) struct vocabulary tokens = {0};
+    for (uint32_t i = 0; i < c->g->n_kv && c->error == 0; i++) {
+        const struct text key = gguf_name_of(c->g, true, i);
+        const struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
         const struct text t = {(const char *)v.data, (size_t)v.len};
         if (v.type != GGUF_STRING || !text_begins(key, name) ||
             (key.len > strlen(name) && key.at[strlen(name)] != '.'))
             continue;
-        struct chat_template l = {.c = c, .key = i, .left = t};
-        look_at_blocks(&l);
-        if (walks == 0)
-            continue;
-        walks--;
-        look_at_tokens(&l, t, &tokens);
-        look_at_end(&l, t, &tokens);
+        look_at_blocks(&(struct chat_template){.c = c, .key = i, .left = t});
+        if (!tokens.of)
+            c->error = read_vocabulary(c, false, &tokens);
+        if (tokens.n && c->error == 0) {
+            look_at_tokens(c, i, t, &tokens);
+            look_at_end(c, i, t, &tokens);
+        }
     }
 }
 

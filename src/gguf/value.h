@@ -29,6 +29,11 @@ static inline bool text_is(struct text t, const char *word)
     return t.at && t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
 }
 
+static inline bool text_same(struct text a, struct text b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
 static inline bool text_begins(struct text t, const char *word)
 {
     return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
