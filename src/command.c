@@ -408,7 +408,7 @@ static int check_rule(const char *word, size_t n)
     return -1;
 }
 
-/* Collect the rules of every --ignore=RULE[,RULE] as one comma-separated list. */
+/* Collect the rules of every --ignore=RULE[,RULE] as one list of words. */
 static int take_ignored(const struct command_args *a, struct buf *list)
 {
     for (size_t i = 0; i < a->n_options; i++)
@@ -417,10 +417,11 @@ static int take_ignored(const struct command_args *a, struct buf *list)
     buf_char(list, '\0');
     if (buf_error(list))
         return command_failed(NULL, "no memory", -1);
-    for (const char *word = buf_text(list); *word;) {
+    for (char *word = (char *)list->data; *word;) {
         const size_t n = strcspn(word, ",");
         if (n && check_rule(word, n) < 0)
             return -1;
+        word[n] = ' ';
         word += n + 1;
     }
     return 0;

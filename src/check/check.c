@@ -18,6 +18,7 @@
 #include "model/snapshot.h"
 #include "quant/types.h"
 #include "check/filename.h"
+#include "check/needs.h"
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
 
@@ -186,11 +187,18 @@ static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
     ++*counter;
 }
 
+/* True for a float64 that only float32 cannot reach. */
+static bool is_large(const struct scan_piece *p, uint64_t element)
+{
+    return p->type->id == F64_ID &&
+           (get_u64(p->data + 8 * element, p->big) >> 52 & 0x7ff) != 0x7ff;
+}
+
 static void count_floats(struct scan_piece *p, uint64_t first, const uint8_t *floats, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t u = get_u32(floats + 4 * i, false);
-        if (bad_single(u))
+        if (bad_single(u) && !is_large(p, first + i))
             count_at(&p->found, first + i, u & 0x007fffff ? &p->found.nan : &p->found.inf);
     }
 }
@@ -374,13 +382,7 @@ static void count_finding(void *arg, const struct check_finding *f)
 
 static bool ignored(const struct checking *j, const char *rule)
 {
-    for (const char *at = j->opt->ignore; at && *at; at += *at == ',') {
-        const size_t n = strcspn(at, ",");
-        if (n == strlen(rule) && memcmp(at, rule, n) == 0)
-            return true;
-        at += n;
-    }
-    return false;
+    return j->opt->ignore && needs_list(j->opt->ignore, (struct text){rule, strlen(rule)});
 }
 
 /* Count a finding of a rule unless the rule is ignored. */
@@ -399,11 +401,6 @@ static void unusable(struct checking *j, struct checker *c, const char *label, c
     j->outcome = CHECK_UNUSABLE;
 }
 
-static void no_memory_for(struct checking *j, const char *label)
-{
-    unusable(j, &j->structure, label, &(struct err){-ENOMEM, "no memory", 0});
-}
-
 static void cannot(struct checking *j, const char *label, const char *what, int r)
 {
     struct err e = {0};
@@ -417,7 +414,7 @@ static void load_part(struct checking *j, size_t i, const char *path)
     struct err e = {0};
     char *own = shards_path(&j->split, i), where[64];
     if (!own) {
-        no_memory_for(j, path);
+        cannot(j, path, "find its files", -ENOMEM);
         return;
     }
     j->structure.label = own;
@@ -443,7 +440,7 @@ static void check_extra_file(struct checking *j, const char *path)
     struct err e = {0};
     char *extra = shards_path(&j->split, j->n);
     if (!extra) {
-        no_memory_for(j, path);
+        cannot(j, path, "find its files", -ENOMEM);
     } else if (access(extra, F_OK) == 0) {
         (void)err_set(&e, -EBADMSG, "one shard too many: the model has %zu", j->n);
         unusable(j, &j->set, extra, &e);
@@ -507,7 +504,7 @@ static void apply_whole(struct checking *j)
     for (size_t i = 0; g && i < j->n && j->part[i].g; i++)
         g[i] = j->part[i].g;
     if (!g)
-        no_memory_for(j, first->m.path);
+        cannot(j, first->m.path, "merge its files", -ENOMEM);
     else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
         unusable(j, &j->set, first->m.path, &e);
     apply_rules(j, &(struct check_model){.g = merged ? merged : first->g,
@@ -616,7 +613,7 @@ enum check_outcome check_file(const char *path, const struct check_options *o, c
     if (j.part)
         check_parts(&j, path);
     else
-        no_memory_for(&j, path);
+        cannot(&j, path, "find its files", -ENOMEM);
     for (size_t i = 0; j.part && i < j.n; i++)
         if (j.part[i].g)
             part_free(&j.part[i]);

@@ -78,10 +78,8 @@ enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE }
 struct check_options {
     bool values;  /* also check every value of every tensor */
     bool unnamed; /* do not check the name of the file */
-    /*
-     * Ids of rules to ignore, separated by commas, or NULL. Findings that make a model unusable are
-     * always reported.
-     */
+    /* Ids of rules to ignore, separated by blanks, or NULL. Findings that make a model unusable are
+     * always reported. */
     const char *ignore;
     /* Reports the number of tensor bytes checked. Called by any thread, but never by two at once.
      * May be NULL. */

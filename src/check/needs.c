@@ -521,48 +521,44 @@ static bool length(const struct tensor_layer *t, char letter, uint64_t *ret)
 
 /* ---- expressions ---- */
 
-enum outcome { UNKNOWN, KNOWN, IMPOSSIBLE };
-
 static bool is_factor(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Evaluate "2GV" or "X/j", and move *at past it. */
-static enum outcome evaluate_product(const struct tensor_layer *t, const char **at, uint64_t *ret)
+/* Evaluate "2GV" or "X/j", and move *at past it. Returns false if the value is unknown. UINT64_MAX
+ * stands for an impossible one, which is no tensor's. */
+static bool evaluate_product(const struct tensor_layer *t, const char **at, uint64_t *ret)
 {
-    enum outcome r = KNOWN;
+    bool known = true;
     *ret = 1;
     for (bool divide = **at == '/'; is_factor((*at)[divide]); divide = **at == '/') {
         char letter = (*at)[divide];
         uint64_t n = (uint64_t)(letter - '0');
         *at += divide + 1;
         if ((letter > '9' && !length(t, letter, &n)) || (divide && n == 0))
-            r = UNKNOWN;
+            known = false;
         else if (divide)
             *ret /= n;
         else if (!mul_u64(*ret, n, ret))
-            r = r == KNOWN ? IMPOSSIBLE : r;
+            *ret = UINT64_MAX;
     }
-    return r;
+    return known;
 }
 
 /* Evaluate "HK+2GV", up to a comma, "|" or the end. */
-static enum outcome evaluate_sum(const struct tensor_layer *t, const char **at, uint64_t *ret)
+static bool evaluate_sum(const struct tensor_layer *t, const char **at, uint64_t *ret)
 {
-    enum outcome r = KNOWN;
-    bool minus = false;
+    bool known = true, minus = false;
     for (*ret = 0;; (*at)++) {
         uint64_t n;
-        enum outcome one = evaluate_product(t, at, &n);
-        if (one != KNOWN)
-            r = r == UNKNOWN ? r : one;
-        else if (minus ? *ret < n : !add_u64(*ret, n, &n))
-            r = r == KNOWN ? IMPOSSIBLE : r;
+        known &= evaluate_product(t, at, &n);
+        if (minus ? *ret < n : !add_u64(*ret, n, &n))
+            *ret = UINT64_MAX;
         else
             *ret = minus ? *ret - n : n;
         if (**at != '+' && **at != '-')
-            return r;
+            return known;
         minus = **at == '-';
     }
 }
@@ -578,10 +574,7 @@ struct dims {
 static const char *need_dims_of(const struct tensor_layer *t, const char *at, struct dims *d)
 {
     for (d->n = 0;; at++) {
-        enum outcome r = evaluate_sum(t, &at, &d->dim[d->n]);
-        d->known[d->n] = r != UNKNOWN;
-        if (r == IMPOSSIBLE)
-            d->dim[d->n] = UINT64_MAX;
+        d->known[d->n] = evaluate_sum(t, &at, &d->dim[d->n]);
         d->n++;
         if (*at != ',' || d->n == DIMS)
             return *at == '|' ? at + 1 : at;

@@ -27,7 +27,7 @@ static const struct spoil {
     {BF16_ID, 0, 2, {0xc0, 0x7f}, true, false, false},
     {F64_ID, 0, 8, {0, 0, 0, 0, 0, 0, 0xf0, 0x7f}, false, true, false},
     {F64_ID, 0, 8, {1, 0, 0, 0, 0, 0, 0xf0, 0x7f}, true, false, false},
-    {F64_ID, 0, 8, {0, 0, 0, 0, 0, 0, 0xe0, 0x7f}, false, true, false}, /* not a float32 */
+    {F64_ID, 0, 8, {0, 0, 0, 0, 0, 0, 0xe0, 0x7f}, false, false, false}, /* beyond float32 */
     {I32_ID, 0, 4, {0, 0, 0x80, 0x7f}, false, false, false},
     {Q4_0_ID, 0, 2, {0, 0x7e}, true, false, true},
     {Q4_1_ID, 2, 2, {0, 0x7e}, true, false, true},
