@@ -51,6 +51,17 @@ int command_failed(const char *name, const char *why, int status)
     return status;
 }
 
+int command_misused(const char *command, const char *fmt, ...)
+{
+    va_list ap;
+    (void)fprintf(stderr, "ggufs: %s: ", command);
+    va_start(ap, fmt);
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fputs(" (see ggufs --help)\n", stderr);
+    return -1;
+}
+
 const char *command_label(const struct model_path *m, const char *folder)
 {
     const char *label = model_label(m);
@@ -401,11 +412,11 @@ static int check_rule(const char *word, size_t n)
             return 0;
         nearest_offer(&near, other, strlen(other), i);
     }
-    (void)fprintf(stderr, "ggufs: --check: unknown rule '%s'", show(shown, word, n));
+    (void)show(shown, word, n);
     if (near.found)
-        (void)fprintf(stderr, ", did you mean '%s'?", check_any_rule_id(near.which));
-    (void)fputs(" (see ggufs --help)\n", stderr);
-    return -1;
+        return command_misused("--check", "unknown rule '%s', did you mean '%s'?", shown,
+                               check_any_rule_id(near.which));
+    return command_misused("--check", "unknown rule '%s'", shown);
 }
 
 /* Collect the rules of every --ignore=RULE[,RULE] as one list of words. */
@@ -557,28 +568,15 @@ static const struct option_row *find_command(int argc, char **argv)
     return NULL;
 }
 
-static int misused(const struct option_row *cmd, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static int misused(const struct option_row *cmd, const char *fmt, ...)
-{
-    va_list ap;
-    (void)fprintf(stderr, "ggufs: %s: ", cmd->name);
-    va_start(ap, fmt);
-    (void)vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    (void)fputs(" (see ggufs --help)\n", stderr);
-    return -1;
-}
-
 static int unknown_option(const struct option_row *cmd, const char *arg)
 {
     char shown[SHOW_MAX];
     const struct option_row *near = option_nearest(arg, OF_KIND(KIND_OPTION), cmd->takes);
     (void)show(shown, arg, strlen(arg));
     if (near)
-        return misused(cmd, "unknown option '%s', did you mean '%s'?", shown, near->name);
-    return misused(cmd, "unknown option '%s'", shown);
+        return command_misused(cmd->name, "unknown option '%s', did you mean '%s'?", shown,
+                               near->name);
+    return command_misused(cmd->name, "unknown option '%s'", shown);
 }
 
 /* True for a value of a command or option: a word from the table, the number of a state, or any
@@ -598,9 +596,10 @@ static int check_value(const struct option_row *cmd, const struct option_row *ro
     if (is_value(row, value))
         return 0;
     if (strcmp(row->values, "N") == 0)
-        return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
-    return misused(cmd, "%s must be %s, not '%s'", row->name, row->values,
-                   show(shown, value, strlen(value)));
+        return command_misused(cmd->name, "'%s' is not a valid value",
+                               show(shown, value, strlen(value)));
+    return command_misused(cmd->name, "%s must be %s, not '%s'", row->name, row->values,
+                           show(shown, value, strlen(value)));
 }
 
 /* Parse an argument that begins with "-". */
@@ -614,9 +613,9 @@ static int take_command_option(const struct option_row *cmd, const char *arg,
     if (!row || (row->kind == KIND_COMMAND ? !command : !(cmd->takes & OPTION_IN_SET(row))))
         return unknown_option(cmd, arg);
     if (row->values && !value)
-        return misused(cmd, "%s requires a value: %s=VALUE", row->name, row->name);
+        return command_misused(cmd->name, "%s requires a value: %s=VALUE", row->name, row->name);
     if (value && !row->values)
-        return misused(cmd, "%s takes no value", row->name);
+        return command_misused(cmd->name, "%s takes no value", row->name);
     if (value && check_value(cmd, row, value) < 0)
         return -1;
     if (command)
@@ -634,8 +633,8 @@ static int miscounted(const struct option_row *cmd, const char *first)
     (void)snprintf(meant, sizeof(meant), "%s=%s", cmd->name, first);
     const struct option_row *row = option_find(meant, OF_KIND(KIND_COMMAND), &value);
     if (row && row->values && is_value(row, value))
-        return misused(cmd, "did you mean '%s'?", meant);
-    return misused(cmd, "takes %s%s", cmd->most == 1 ? "one " : "", cmd->wants);
+        return command_misused(cmd->name, "did you mean '%s'?", meant);
+    return command_misused(cmd->name, "takes %s%s", cmd->most == 1 ? "one " : "", cmd->wants);
 }
 
 static int parse_command(const struct option_row *cmd, int argc, char **argv,
@@ -652,9 +651,9 @@ static int parse_command(const struct option_row *cmd, int argc, char **argv,
     }
     const unsigned n = (unsigned)a->n;
     if (cmd->most == 0 && n > 0)
-        return misused(cmd, "takes no operand");
+        return command_misused(cmd->name, "takes no operand");
     if (n == 0 && cmd->least == 1)
-        return misused(cmd, "%s is missing", cmd->wants);
+        return command_misused(cmd->name, "%s is missing", cmd->wants);
     if (n < cmd->least || n > cmd->most)
         return miscounted(cmd, a->operand[0]);
     return 0;

@@ -33,6 +33,9 @@ void command_print(const struct buf *text);
 /* Print "ggufs: NAME: WHY" to standard error, after earlier output. `name` is NULL or already safe
  * to print. Returns `status`. */
 int command_failed(const char *name, const char *why, int status);
+/* Print "ggufs: COMMAND: WHY (see ggufs --help)" to standard error. Returns -1. */
+int command_misused(const char *command, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Return the name of a model: its label, relative to the directory. */
 struct model_path;

@@ -34,11 +34,8 @@ static int take_tolerance(struct diff_job *j, const char *text)
     j->opt.tolerance = strtod(text, &end);
     if (*text && !*end && isfinite(j->opt.tolerance) && j->opt.tolerance >= 0)
         return 0;
-    (void)fprintf(
-        stderr,
-        "ggufs: --diff: --tolerance=%s: must be a number of at least 0 (see ggufs --help)\n",
-        show(shown, text, strlen(text)));
-    return -1;
+    return command_misused("--diff", "--tolerance=%s: must be a number of at least 0",
+                           show(shown, text, strlen(text)));
 }
 
 static int take_options(struct diff_job *j, const struct command_args *a)
@@ -65,12 +62,8 @@ static int take_options(struct diff_job *j, const struct command_args *a)
             j->opt.ignore[j->opt.n_ignore++] = value;
         }
     }
-    if (r == 0 && j->opt.quick && j->opt.tolerance >= 0) {
-        (void)fputs("ggufs: --diff: --quick compares no values, so it takes no --tolerance (see "
-                    "ggufs --help)\n",
-                    stderr);
-        r = -1;
-    }
+    if (r == 0 && j->opt.quick && j->opt.tolerance >= 0)
+        r = command_misused("--diff", "--quick compares no values, so it takes no --tolerance");
     return r;
 }
 
@@ -82,53 +75,36 @@ static void print(void *arg, const struct buf *text)
     command_print(text);
 }
 
-/* Open one of the two models; only this function opens models. The error names the model that
- * cannot be compared. */
-static int open_side(struct side *s, const char *path, const char *label)
-{
-    struct err e = {0};
-    return side_open(s, path, label, &e) < 0 ? command_failed(label, e.msg, TROUBLE) : SAME;
-}
-
-static int compare(struct diff *d)
-{
-    struct err e = {0};
-    int r = diff_compare(d, &e);
-    command_progress(NULL, 0, 0);
-    if (r < 0)
-        return command_failed(NULL, e.msg, TROUBLE);
-    return diff_is_same(d) ? SAME : DIFFERENT;
-}
-
-static int show_diff(const struct diff_job *j, const struct diff *d)
-{
-    int r = j->json ? diff_json(d, j->all, print, NULL) : diff_text(d, j->colours, print, NULL);
-    return r < 0 ? out_of_memory() : SAME;
-}
-
 static int worse(int a, int b)
 {
     return a > b ? a : b;
 }
 
-/* Compare two models. When directories are compared, equal models are printed only with --json. */
+/* Compare two models. When directories are compared, equal models are printed only with --json. An
+ * error names the model that cannot be opened. */
 static int compare_models(struct diff_job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
-    struct side a, b;
-    struct diff d = {.side = {&a, &b}, .opt = &j->opt};
-    int r = open_side(&a, path[0], label[0]);
-    if (r == SAME) {
-        r = open_side(&b, path[1], label[1]);
-        if (r == SAME)
-            r = compare(&d);
-        if (r != TROUBLE && (r == DIFFERENT || !quiet || j->json))
-            r = worse(r, show_diff(j, &d));
-        side_free(&b);
-    }
-    side_free(&a);
+    struct side side[2] = {{0}};
+    struct diff d = {.side = {&side[0], &side[1]}, .opt = &j->opt};
+    struct err e = {0};
+    size_t k = 0;
+    int r = 0;
+    for (; k < 2 && r == 0; k++)
+        r = side_open(&side[k], path[k], label[k], &e);
+    const char *bad = r < 0 ? label[k - 1] : NULL;
+    if (r == 0)
+        r = diff_compare(&d, &e);
+    command_progress(NULL, 0, 0);
+    int status = r < 0 ? command_failed(bad, e.msg, TROUBLE) : diff_is_same(&d) ? SAME : DIFFERENT;
+    if (r == 0 && (status == DIFFERENT || !quiet || j->json))
+        r = j->json ? diff_json(&d, j->all, print, NULL) : diff_text(&d, j->colours, print, NULL);
+    if (r < 0 && status != TROUBLE)
+        status = out_of_memory();
+    side_free(&side[0]);
+    side_free(&side[1]);
     diff_free(&d);
-    return r;
+    return status;
 }
 
 /* ---- directories of models ---- */
@@ -162,13 +138,19 @@ static void print_json(struct folders *f)
     f->text.len = 0;
 }
 
-/* Add the name of a model that only one side has. With --json such names are listed at the end. */
+/* Add the name of a model that only one side has. */
 static void add_only(struct folders *f, size_t k, const char *name)
 {
     char shown[SHOW_MAX];
     f->status = worse(f->status, DIFFERENT);
-    if (!f->job->json)
+    if (!f->job->json) {
         (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, name, strlen(name)));
+        return;
+    }
+    json_begin(&f->json, NULL, "{");
+    json_text(&f->json, "name", name);
+    json_text(&f->json, "status", k ? "only_b" : "only_a");
+    json_end(&f->json);
 }
 
 static void add_models(struct folders *f, const struct model_path *a, const struct model_path *b)
@@ -204,49 +186,28 @@ static bool next_pair(const struct folders *f, size_t at[2], const struct model_
     return ret[0] || ret[1];
 }
 
-static void pair_models(struct folders *f)
-{
-    const struct model_path *m[2];
-    for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
-        if (m[0] && m[1])
-            add_models(f, m[0], m[1]);
-        else
-            add_only(f, !m[0], command_label(m[!m[0]], f->job->operand[!m[0]]));
-}
-
-/* With --json, print the object for a pair of directories. It is like the object for two models,
- * but has "models" instead of "keys" and "tensors". */
-static void json_models(struct folders *f)
-{
-    static const char *const only[] = {"only_a", "only_b"};
-    const struct model_path *m[2];
-    json_begin(&f->json, NULL, "{");
-    json_text(&f->json, "a", f->job->operand[0]);
-    json_text(&f->json, "b", f->job->operand[1]);
-    json_begin(&f->json, "models", "[\n");
-    pair_models(f);
-    json_end(&f->json);
-    for (size_t k = 0; k < 2; k++) {
-        json_begin(&f->json, only[k], "[");
-        for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
-            if (!m[!k])
-                json_text(&f->json, NULL, command_label(m[k], f->job->operand[k]));
-        json_end(&f->json);
-    }
-    buf_str(json_item(&f->json, "same"), f->status == SAME ? "true" : "false");
-    json_end(&f->json);
-    buf_char(&f->text, '\n');
-    print_json(f);
-}
-
+/* With --json, print one object. It is like the object for two models, but has "models" instead of
+ * "keys" and "tensors". */
 static int compare_folders(struct diff_job *j, const struct models list[2])
 {
     struct folders f = {.job = j, .list = list, .text = BUF_INIT};
+    const struct model_path *m[2];
     f.json.out = &f.text;
+    json_begin(&f.json, NULL, "{");
+    json_text(&f.json, "a", j->operand[0]);
+    json_text(&f.json, "b", j->operand[1]);
+    json_begin(&f.json, "models", "[\n");
+    for (size_t at[2] = {0, 0}; next_pair(&f, at, m);)
+        if (m[0] && m[1])
+            add_models(&f, m[0], m[1]);
+        else
+            add_only(&f, !m[0], command_label(m[!m[0]], j->operand[!m[0]]));
+    json_end(&f.json);
+    buf_str(json_item(&f.json, "same"), f.status == SAME ? "true" : "false");
+    json_end(&f.json);
+    buf_char(&f.text, '\n');
     if (j->json)
-        json_models(&f);
-    else
-        pair_models(&f);
+        print_json(&f);
     const int r = buf_error(&f.text);
     buf_free(&f.text);
     return r < 0 ? out_of_memory() : f.status;
