@@ -244,11 +244,6 @@ static int find_models(const struct command_args *a, struct models *ret)
     return r;
 }
 
-static void add_shown_text(struct buf *out, const char *text)
-{
-    show_all(out, text, strlen(text));
-}
-
 static int open_model(const struct model_path *m, struct summary *s, struct err *e)
 {
     *s = (struct summary){0};
@@ -257,7 +252,7 @@ static int open_model(const struct model_path *m, struct summary *s, struct err 
     return r;
 }
 
-/* Add the file `info` of a model in a mount. */
+/* Add the file `info` of a model in a mount, which shows more, such as the mount's state. */
 static int read_info(const struct model_path *m, struct buf *out, struct err *e)
 {
     char path[PATH_MAX], part[4096];
@@ -271,95 +266,84 @@ static int read_info(const struct model_path *m, struct buf *out, struct err *e)
     return r;
 }
 
-/* Add what `info` shows of a model. In a mount that file shows more, such as the mount's state. */
-static int add_info(const struct model_path *m, struct buf *out, struct err *e)
+/* Print the facts of each model. If there are several, each text begins with the model's path. */
+static int print_texts(const struct models *all, struct buf *out)
 {
-    struct summary s;
-    if (m->mounted)
-        return read_info(m, out, e);
-    int r = open_model(m, &s, e);
-    if (r == 0)
-        summary_text(&s, out);
-    gguf_free(s.g);
-    return r;
-}
-
-/* Print a model's text. If there are several models, each text begins with the model's path. */
-static int print_text(const struct models *all, size_t i, struct buf *out)
-{
-    struct err e = {0};
-    const char *label = model_label(&all->model[i]);
-    if (all->n > 1) {
-        buf_str(out, i ? "\n" : "");
-        add_shown_text(out, label);
-        buf_str(out, ":\n");
+    int bad = 0;
+    for (size_t i = 0; i < all->n; i++, out->len = 0) {
+        const struct model_path *m = &all->model[i];
+        const char *label = model_label(m);
+        struct summary s = {0};
+        struct err e = {0};
+        if (all->n > 1) {
+            buf_str(out, i ? "\n" : "");
+            show_all(out, label, strlen(label));
+            buf_str(out, ":\n");
+        }
+        const int r = m->mounted ? read_info(m, out, &e) : open_model(m, &s, &e);
+        if (s.g)
+            summary_text(&s, out);
+        if (r < 0)
+            (void)command_failed(label, e.msg, 1);
+        else
+            command_print(out);
+        bad |= r;
+        gguf_free(s.g);
     }
-    int r = add_info(&all->model[i], out, &e);
-    if (r < 0) {
-        out->len = 0;
-        (void)command_failed(label, e.msg, 1);
-    }
-    return r;
-}
-
-static int add_table_row(const struct model_path *m, const char *folder, struct buf *lines)
-{
-    struct summary s;
-    struct err e = {0};
-    int r = open_model(m, &s, &e);
-    add_shown_text(lines, folder ? command_label(m, folder) : model_label(m));
-    if (r < 0)
-        buf_printf(lines, "\terror: %s", e.msg);
-    else
-        summary_row(&s, lines);
-    buf_char(lines, '\n');
-    gguf_free(s.g);
-    return r;
+    return bad;
 }
 
 static int table(const struct models *all, const char *folder, struct buf *out)
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT;
-    int r = 0;
+    int bad = 0;
     buf_str(&lines, "MODEL" SUMMARY_HEAD "\n");
-    for (size_t i = 0; i < all->n; i++)
-        r |= add_table_row(&all->model[i], folder, &lines);
+    for (size_t i = 0; i < all->n; i++) {
+        const struct model_path *m = &all->model[i];
+        const char *label = folder ? command_label(m, folder) : model_label(m);
+        struct summary s;
+        struct err e = {0};
+        const int r = open_model(m, &s, &e);
+        show_all(&lines, label, strlen(label));
+        if (r < 0)
+            buf_printf(&lines, "\terror: %s", e.msg);
+        else
+            summary_row(&s, &lines);
+        buf_char(&lines, '\n');
+        bad |= r;
+        gguf_free(s.g);
+    }
     buf_table(&lines, "llrrlr", SIZE_MAX, out);
-    return buf_error(&lines) ? buf_error(&lines) : r;
+    return bad;
 }
 
-/* Add the object for a model. If the model cannot be read, the object contains the reason, and the
- * function returns -errno. */
-static int add_json(struct json *j, const struct model_path *m)
-{
-    struct summary s;
-    struct err e = {0};
-    json_begin(j, NULL, "{");
-    json_shown(j, "file", model_label(m));
-    const int r = open_model(m, &s, &e);
-    if (r < 0)
-        json_text(j, "error", e.msg);
-    else
-        summary_json(&s, j);
-    json_end(j);
-    gguf_free(s.g);
-    return r;
-}
-
+/* Add an object for each model; that of a model that cannot be read contains the reason. */
 static int json(const struct models *all, struct buf *out)
 {
     struct json j = {.out = out};
-    int r = 0;
+    int bad = 0;
     json_begin(&j, NULL, "[\n");
-    for (size_t i = 0; i < all->n; i++)
-        r |= add_json(&j, &all->model[i]);
+    for (size_t i = 0; i < all->n; i++) {
+        struct summary s;
+        struct err e = {0};
+        const int r = open_model(&all->model[i], &s, &e);
+        json_begin(&j, NULL, "{");
+        json_shown(&j, "file", model_label(&all->model[i]));
+        if (r < 0)
+            json_text(&j, "error", e.msg);
+        else
+            summary_json(&s, &j);
+        json_end(&j);
+        bad |= r;
+        gguf_free(s.g);
+    }
     json_end(&j);
     buf_char(out, '\n');
-    return r;
+    return bad;
 }
 
-/* Print the facts as text for each model, a table for directories, or a JSON array. The exit status
- * is 0, 1 if a model could not be read, or 2 after a usage error. */
+/* Print the facts as text, a table for directories, or a JSON array. The exit status is 0, 1 if a
+ * model could not be read, or 2 after a usage error. */
 static int info(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -369,16 +353,10 @@ static int info(const struct command_args *a)
         bad = json(&all, &out);
     else if (r == 0 && all.folders)
         bad = table(&all, a->n == 1 ? a->operand[0] : NULL, &out);
-    else
-        for (size_t i = 0; r == 0 && i < all.n; i++) {
-            bad |= print_text(&all, i, &out);
-            command_print(&out);
-            out.len = 0;
-        }
+    else if (r == 0)
+        bad = print_texts(&all, &out);
     models_free(&all);
-    if (r == 0)
-        r = buf_error(&out);
-    if (r < 0)
+    if (r < 0 || buf_error(&out))
         return command_failed(NULL, "no memory", 1);
     command_print(&out);
     return bad < 0;
@@ -438,43 +416,34 @@ static int take_ignored(const struct command_args *a, struct buf *list)
     return 0;
 }
 
-/* For a split model in a store, append the name under which a mount of the store shows the file. */
-static void add_label(const struct model_path *m, const char *file, struct buf *out)
-{
-    const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');
-    if (m->shards && slash && name) {
-        buf_add(out, m->label, (size_t)(slash - m->label));
-        buf_str(out, name);
-    } else {
-        buf_str(out, m->label);
-    }
-    buf_char(out, '\0');
-}
-
+/* Pass on a finding. In a store, a file has the name under which a mount of the store shows it. */
 static void sink(void *arg, const struct check_finding *found)
 {
     struct check *c = arg;
+    const struct model_path *m = c->model;
     CLEANUP(buf_free) struct buf line = BUF_INIT;
     CLEANUP(buf_free) struct buf label = BUF_INIT;
-    struct check_finding relabelled = *found;
-    const struct check_finding *f = &relabelled;
-    if (c->model->label && !c->model->error) {
-        add_label(c->model, found->file, &label);
-        relabelled.file = buf_error(&label) ? found->file : (const char *)label.data;
+    struct check_finding f = *found;
+    if (m->label && !m->error) {
+        const size_t folder = (size_t)(path_name(m->label) - m->label);
+        buf_add(&label, m->label, m->shards ? folder : strlen(m->label));
+        buf_str(&label, m->shards ? path_name(f.file) : "");
+        buf_char(&label, '\0');
+        f.file = buf_error(&label) ? f.file : buf_text(&label);
     }
     command_progress(NULL, 0, 0);
-    if (c->as_json) {
-        json_begin(&c->json, NULL, "{");
-        json_text(&c->json, "severity", check_severity_name[f->severity]);
-        json_text(&c->json, "rule", f->rule);
-        json_shown(&c->json, "file", f->file);
-        json_text(&c->json, "what", f->what);
-        json_text(&c->json, "where", f->where);
-        json_end(&c->json);
+    if (!c->as_json) {
+        report_line(&line, &f);
+        command_print(&line);
         return;
     }
-    report_line(&line, f);
-    command_print(&line);
+    json_begin(&c->json, NULL, "{");
+    json_text(&c->json, "severity", check_severity_name[f.severity]);
+    json_text(&c->json, "rule", f.rule);
+    json_shown(&c->json, "file", f.file);
+    json_text(&c->json, "what", f.what);
+    json_text(&c->json, "where", f.where);
+    json_end(&c->json);
 }
 
 static enum check_outcome check_model(struct check *c, const struct model_path *m)
@@ -501,28 +470,6 @@ static enum check_outcome check_model(struct check *c, const struct model_path *
     return outcome;
 }
 
-static enum check_outcome check_all(struct check *c, const struct command_args *a)
-{
-    enum check_outcome worst = CHECK_CLEAN;
-    struct models all;
-    int r = find_models(a, &all);
-    c->json.out = &c->text;
-    json_begin(&c->json, NULL, "[\n");
-    for (size_t i = 0; i < all.n && r == 0; i++) {
-        enum check_outcome outcome = check_model(c, &all.model[i]);
-        worst = outcome > worst ? outcome : worst;
-    }
-    json_end(&c->json);
-    buf_char(&c->text, '\n');
-    if (r == 0 && c->as_json)
-        r = buf_error(&c->text);
-    if (r == 0 && c->as_json)
-        command_print(&c->text);
-    models_free(&all);
-    buf_free(&c->text);
-    return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
-}
-
 /* Check models. The exit status is 0 if there are no errors (with --strict: nor warnings), 1 if
  * there are, and 2 if a model is unusable or after a usage error. */
 static int check_models(const struct command_args *a)
@@ -530,16 +477,28 @@ static int check_models(const struct command_args *a)
     static char what[] = "checking values";
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;
     struct check c = {.opt.values = a->value != NULL, .as_json = command_has(a, OPTION_JSON)};
-    enum check_outcome outcome = CHECK_UNUSABLE;
+    const int status[] = {0, command_has(a, OPTION_STRICT), 1, 2};
+    enum check_outcome worst = CHECK_CLEAN;
+    struct models all;
     c.opt.progress = isatty(STDERR_FILENO) ? command_progress : NULL;
     c.opt.arg = what;
-    if (take_ignored(a, &ignored) == 0) {
-        c.opt.ignore = buf_text(&ignored);
-        outcome = check_all(&c, a);
+    if (take_ignored(a, &ignored) < 0)
+        return 2;
+    c.opt.ignore = buf_text(&ignored);
+    int r = find_models(a, &all);
+    c.json.out = &c.text;
+    json_begin(&c.json, NULL, "[\n");
+    for (size_t i = 0; i < all.n && r == 0; i++) {
+        const enum check_outcome outcome = check_model(&c, &all.model[i]);
+        worst = outcome > worst ? outcome : worst;
     }
-    if (outcome == CHECK_WARNINGS)
-        return command_has(a, OPTION_STRICT);
-    return outcome == CHECK_ERRORS ? 1 : outcome == CHECK_UNUSABLE ? 2 : 0;
+    json_end(&c.json);
+    buf_char(&c.text, '\n');
+    if (r == 0 && c.as_json && (r = buf_error(&c.text)) == 0)
+        command_print(&c.text);
+    models_free(&all);
+    buf_free(&c.text);
+    return r < 0 ? command_failed(NULL, "no memory", 2) : status[worst];
 }
 
 /* ---- the parser ---- */
