@@ -301,8 +301,7 @@ static void kv_text(const struct summary *s, struct buf *out)
 
 /* ---- tokens ---- */
 
-/* Two keys for the same token are adjacent; if a model has both, the first one counts. */
-static const struct special {
+static const struct {
     const char *name, *key;
 } specials[] = {
     {"bos", "tokenizer.ggml.bos_token_id"},       {"eos", "tokenizer.ggml.eos_token_id"},
@@ -312,73 +311,56 @@ static const struct special {
     {"cls", "tokenizer.ggml.cls_token_id"},       {"mask", "tokenizer.ggml.mask_token_id"},
 };
 
-struct token {
-    bool has;
-    uint64_t id;
-    struct text text; /* `at` is NULL if the vocabulary has no such token */
-};
-
-/* Find the ids and texts of the special tokens that the model names, in one pass over the
- * vocabulary. */
-static void find_special(const struct gguf *g, struct token dst[COUNT(specials)])
+/* Get the number and the text of a special token that the model names; `at` of the text is NULL if
+ * the vocabulary has no such token. */
+static bool find_special(const struct gguf *g, size_t i, uint64_t *id, struct text *text)
 {
     struct gguf_value v, item;
-    uint64_t most = 0;
-    for (size_t i = 0; i < COUNT(specials); i++) {
-        dst[i] = (struct token){.text = {NULL, 0}};
-        dst[i].has = fact_uint(g, specials[i].key, &dst[i].id);
-        most = dst[i].has ? max_u64(most, dst[i].id) : most;
-    }
+    *text = (struct text){NULL, 0};
+    if (!fact_uint(g, specials[i].key, id))
+        return false;
     if (!fact_value(g, "tokenizer.ggml.tokens", &v) || v.type != GGUF_ARRAY ||
-        v.elem != GGUF_STRING)
-        return;
+        v.elem != GGUF_STRING || *id >= v.count)
+        return true;
     struct gguf_walk w = gguf_walk(&v);
-    for (uint64_t at = 0; at <= most && gguf_next(&w, &item); at++)
-        for (size_t i = 0; i < COUNT(specials); i++)
-            if (dst[i].has && dst[i].id == at)
-                dst[i].text = (struct text){(const char *)item.data, (size_t)item.len};
+    for (uint64_t at = 0; at <= *id; at++)
+        (void)gguf_next(&w, &item);
+    *text = (struct text){(const char *)item.data, (size_t)item.len};
+    return true;
 }
 
 /* "bos <s> (1), eos </s> (2)" */
 static void special_text(const struct summary *s, struct buf *out)
 {
-    struct token token[COUNT(specials)];
+    uint64_t id;
+    struct text text;
     const char *between = "";
-    find_special(s->g, token);
     for (size_t i = 0; i < COUNT(specials); i++) {
-        if (!token[i].has)
+        if (!find_special(s->g, i, &id, &text))
             continue;
         buf_printf(out, "%s%s ", between, specials[i].name);
-        if (token[i].text.at)
-            show_text(token[i].text, out);
-        buf_printf(out, "%s(%" PRIu64 ")", token[i].text.at ? " " : "", token[i].id);
+        show_text(text, out);
+        buf_printf(out, "%s(%" PRIu64 ")", text.at ? " " : "", id);
         between = ", ";
     }
 }
 
 static void special_json(const struct summary *s, const char *member, struct json *j)
 {
-    struct token token[COUNT(specials)];
+    uint64_t id;
+    struct text text;
     char shown[SHOW_MAX];
-    bool any = false;
-    find_special(s->g, token);
+    json_begin(j, member, "{");
     for (size_t i = 0; i < COUNT(specials); i++) {
-        const struct token *t = &token[i];
-        const bool again =
-            i > 0 && token[i - 1].has && strcmp(specials[i - 1].name, specials[i].name) == 0;
-        if (!t->has || again)
+        if (!find_special(s->g, i, &id, &text))
             continue;
-        if (!any)
-            json_begin(j, member, "{");
-        any = true;
         json_begin(j, specials[i].name, "{");
-        buf_printf(json_item(j, "id"), "%" PRIu64, t->id);
-        if (t->text.at)
-            json_text(j, "text", show(shown, t->text.at, t->text.len));
+        buf_printf(json_item(j, "id"), "%" PRIu64, id);
+        if (text.at)
+            json_text(j, "text", show(shown, text.at, text.len));
         json_end(j);
     }
-    if (any)
-        json_end(j);
+    json_end(j);
 }
 
 static void template_text(const struct summary *s, struct buf *out)
@@ -593,22 +575,6 @@ static void file_text(const struct summary *s, struct buf *out)
     show_text((struct text){s->file, strlen(s->file)}, out);
 }
 
-/* Show the parts of the file's name according to the naming convention. */
-static void file_name_text(const struct summary *s, struct buf *out)
-{
-    char shown[SHOW_MAX];
-    struct file_name name;
-    const char *between = "";
-    if (!file_name_parse(s->file, &name))
-        return;
-    for (int i = 0; i < FILE_PARTS; i++)
-        if (name.part[i].at) {
-            buf_printf(out, "%s%s %s", between, file_part_name[i],
-                       show(shown, name.part[i].at, name.part[i].len));
-            between = ", ";
-        }
-}
-
 static void name_json(const struct summary *s, const char *member, struct json *j)
 {
     file_name_json(j, member, s->file);
@@ -666,7 +632,7 @@ static const struct fact facts[] = {
     {"base model", "base_model", .text = base_models},
     {"source", "source", .text = source_text},
     {"file", NULL, .text = file_text},
-    {"file name says", "file_name", .text = file_name_text, .json = name_json},
+    {NULL, "file_name", .json = name_json},
     {"shards", "shards", OWN(shards)},
     {"format", NULL, .text = format_text},
     {NULL, "version", FIELD(fmt.version)},
