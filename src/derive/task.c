@@ -321,49 +321,25 @@ size_t picture_size(const struct picture *p)
     return SIGNATURE + 3 * CHUNK + HEADER + stream_size(p);
 }
 
-static uint32_t bits_of(float v)
+static int by_size(const void *a, const void *b)
 {
-    uint32_t ret;
-    memcpy(&ret, &v, sizeof(ret));
-    return ret;
-}
-
-/*
- * Return the pixel with this `rank` among those that are above 0 and finite, sorted by size. As
- * integers, their bits sort in the same order. The upper half of the bits is found first, then the
- * lower.
- */
-static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
-{
-    uint32_t found = 0;
-    for (int shift = 16; shift >= 0; shift -= 16) {
-        memset(count, 0, (1 << 16) * sizeof(*count));
-        for (size_t i = 0; i < n; i++)
-            if (pixel[i] > 0 && isfinite(pixel[i]) &&
-                (shift || bits_of(pixel[i]) >> 16 == found >> 16))
-                count[bits_of(pixel[i]) >> shift & 0xffff]++;
-        uint32_t at = 0;
-        while (rank >= count[at])
-            rank -= count[at++];
-        found |= at << shift;
-    }
-    float ret;
-    memcpy(&ret, &found, sizeof(ret));
-    return ret;
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
 }
 
 /* Return the 99.9th percentile of the pixels above 0; 0 if there are no such pixels; -1 if out of
  * memory. */
 static double brightest(const float *pixel, size_t n)
 {
-    size_t bright = 0;
-    for (size_t i = 0; i < n; i++)
-        bright += pixel[i] > 0 && isfinite(pixel[i]);
-    if (bright == 0)
-        return 0;
-    uint32_t *count = malloc((1 << 16) * sizeof(*count));
-    double ret = count ? (double)ranked(pixel, n, count, (bright - 1) * 999 / 1000) : -1;
-    free(count);
+    float *bright = malloc(n * sizeof(*bright));
+    size_t k = 0;
+    for (size_t i = 0; bright && i < n; i++)
+        if (pixel[i] > 0 && isfinite(pixel[i]))
+            bright[k++] = pixel[i];
+    if (k > 0)
+        qsort(bright, k, sizeof(*bright), by_size);
+    const double ret = !bright ? -1 : k ? (double)bright[(k - 1) * 999 / 1000] : 0;
+    free(bright);
     return ret;
 }
 
