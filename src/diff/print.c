@@ -73,14 +73,10 @@ int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, 
 
 /* ---- lines ---- */
 
-/* The lines of a text. */
+/* The lines of a text, with their newlines. */
 struct lines {
-    struct line {
-        const char *at;
-        size_t len; /* without the newline */
-        bool open;  /* this is the last line, and has no newline */
-    } * of;         /* owned */
-    uint64_t *hash; /* owned */
+    struct text *of; /* owned */
+    uint64_t *hash;  /* owned */
     size_t n;
 };
 
@@ -94,10 +90,10 @@ static int lines_split(const struct gguf_value *v, struct lines *ret)
     ret->hash = calloc(most, sizeof(*ret->hash));
     while (ret->of && ret->hash && text < stop) {
         const char *end = memchr(text, '\n', (size_t)(stop - text));
-        const size_t len = (size_t)((end ? end : stop) - text);
-        ret->hash[ret->n] = hash_name(text, len + (end != NULL));
-        ret->of[ret->n++] = (struct line){text, len, !end};
-        text += len + (end != NULL);
+        const size_t len = (size_t)((end ? end + 1 : stop) - text);
+        ret->hash[ret->n] = hash_name(text, len);
+        ret->of[ret->n++] = (struct text){text, len};
+        text += len;
     }
     return ret->of && ret->hash ? 0 : -ENOMEM;
 }
@@ -106,7 +102,7 @@ static int lines_split(const struct gguf_value *v, struct lines *ret)
 
 /* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, and
  * elements shown in full. */
-enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
+enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8 };
 /* Number of bytes of text collected before they are passed to the sink. */
 enum { PART = 1 << 16 };
 
@@ -195,12 +191,13 @@ static bool is_long(const struct gguf_value *v)
            (v->len > VALUE_MOST - 8 || (v->len && memchr(v->data, '\n', (size_t)v->len)));
 }
 
-static void add_text_line(struct out *o, char first, const struct line *l)
+static void add_text_line(struct out *o, char first, struct text line)
 {
+    const bool ends = line.at[line.len - 1] == '\n';
     begin_line(o, first);
-    show_all(&o->text, l->at, l->len);
+    show_all(&o->text, line.at, line.len - ends);
     end_line(o);
-    if (l->open) {
+    if (!ends) {
         buf_str(&o->text, "\\ no newline at the end");
         end_line(o);
     }
@@ -220,14 +217,14 @@ static void add_stretch(struct out *o, const struct lines *a, const struct lines
     end_line(o);
     for (size_t i = 0; i < n; i++) {
         for (; at < h[i].a; at++)
-            add_text_line(o, ' ', &a->of[at]);
+            add_text_line(o, ' ', a->of[at]);
         for (; at < h[i].a + h[i].n_a; at++)
-            add_text_line(o, '-', &a->of[at]);
+            add_text_line(o, '-', a->of[at]);
         for (size_t k = h[i].b; k < h[i].b + h[i].n_b; k++)
-            add_text_line(o, '+', &b->of[k]);
+            add_text_line(o, '+', b->of[k]);
     }
     for (; at < end + after; at++)
-        add_text_line(o, ' ', &a->of[at]);
+        add_text_line(o, ' ', a->of[at]);
 }
 
 /* Add two texts as a unified diff of lines. */
@@ -414,87 +411,70 @@ static void add_numbers(struct buf *out, const struct gguf *a, const struct tens
         buf_printf(out, ", infinite %" PRIu64 " and %" PRIu64, d->inf[0], d->inf[1]);
 }
 
-static void add_both(struct buf *out, const struct diff *of, const struct pair *p,
-                     const struct tensor_diff *d)
-{
-    const struct gguf_tensor *x = pair_tensor(of, p, 0), *y = pair_tensor(of, p, 1);
-    add_types(out, x, y);
-    if (d->shape) {
-        buf_str(out, "  shape ");
-        fact_shape(of->side[0]->g, x, " ", out);
-        buf_str(out, " -> ");
-        fact_shape(of->side[1]->g, y, " ", out);
-    } else if (d->measured) {
-        add_numbers(out, of->side[0]->g, d, x);
-    } else if (d->bytes) {
-        buf_str(out, "  the bytes differ");
-    }
-}
-
-static void add_one(struct buf *out, const struct diff *of, const struct pair *p)
-{
-    const size_t side = side_of(p);
-    const struct gguf_tensor *t = pair_tensor(of, p, side);
-    fact_type_name(t, out);
-    buf_str(out, "  ");
-    fact_shape(of->side[side]->g, t, " ", out);
-}
-
 static void print_tensor(struct buf *out, const struct diff *d, size_t i)
 {
     const struct pair *p = &d->tensors.of[i];
+    const struct tensor_diff *f = &d->of[i];
+    const size_t side = side_of(p);
+    const struct gguf *g = d->side[side]->g;
+    const struct gguf_tensor *x = pair_tensor(d, p, side);
+    const bool both = p->no[0] != PAIR_NONE && p->no[1] != PAIR_NONE;
+    const struct gguf_tensor *y = both ? pair_tensor(d, p, 1) : x;
     const struct text name = pair_title(d, false, p);
     buf_printf(out, "%c ", sign[p->status]);
     show_all(out, name.at, name.len);
     buf_char(out, '\t');
-    if (p->no[0] != PAIR_NONE && p->no[1] != PAIR_NONE)
-        add_both(out, d, p, &d->of[i]);
-    else
-        add_one(out, d, p);
+    add_types(out, x, y);
+    if (!both || f->shape) {
+        buf_str(out, both ? "  shape " : "  ");
+        fact_shape(g, x, " ", out);
+    }
+    if (f->shape) {
+        buf_str(out, " -> ");
+        fact_shape(d->side[1]->g, y, " ", out);
+    } else if (f->measured) {
+        add_numbers(out, g, f, x);
+    } else if (f->bytes) {
+        buf_str(out, "  the bytes differ");
+    }
     buf_char(out, '\n');
 }
 
 /* ---- a summary by types ---- */
 
-struct total {
-    uint32_t from, to;
-    size_t tensors, first;
-    struct quant_distance sum;
-};
+/* True if both tensors were decoded, and change from the same type to the same type. */
+static bool is_same_change(const struct diff *d, size_t i, size_t k)
+{
+    const struct pair *p = &d->tensors.of[i], *q = &d->tensors.of[k];
+    return p->status == DIFF_CHANGED && d->of[i].measured && q->status == DIFF_CHANGED &&
+           d->of[k].measured && pair_tensor(d, p, 0)->type_id == pair_tensor(d, q, 0)->type_id &&
+           pair_tensor(d, p, 1)->type_id == pair_tensor(d, q, 1)->type_id;
+}
 
-enum { TOTALS_MOST = 256 };
-
-/* Add "Q4_K -> Q6_K: 32 tensors, error 0.031". */
+/* Add "Q4_K -> Q6_K: 32 tensors, error 0.031" at the first tensor of each kind of change. */
 static void add_totals(struct out *o)
 {
     const struct diff *d = o->d;
-    struct total *all = calloc(TOTALS_MOST, sizeof(*all));
-    size_t n = 0, k;
-    for (size_t i = 0; all && i < d->tensors.n; i++) {
+    for (size_t i = 0, k = 0; i < d->tensors.n; i++, k = 0) {
         const struct pair *p = &d->tensors.of[i];
-        if (p->status != DIFF_CHANGED || !d->of[i].measured)
+        struct quant_distance sum = {0};
+        size_t n = 0;
+        if (!is_same_change(d, i, i))
             continue;
-        uint32_t from = pair_tensor(d, p, 0)->type_id, to = pair_tensor(d, p, 1)->type_id;
-        for (k = 0; k < n && (all[k].from != from || all[k].to != to);)
+        while (!is_same_change(d, i, k))
             k++;
-        if (k == TOTALS_MOST)
+        if (k < i)
             continue;
-        n = k == n ? n + 1 : n;
-        all[k] = (struct total){from,
-                                to,
-                                all[k].tensors + 1,
-                                i,
-                                {.squares = all[k].sum.squares + d->of[i].sum.squares,
-                                 .squares_a = all[k].sum.squares_a + d->of[i].sum.squares_a}};
-    }
-    for (k = 0; k < n; k++) {
-        const struct pair *p = &d->tensors.of[all[k].first];
+        for (; k < d->tensors.n; k++)
+            if (is_same_change(d, i, k)) {
+                n++;
+                sum.squares += d->of[k].sum.squares;
+                sum.squares_a += d->of[k].sum.squares_a;
+            }
         add_types(&o->text, pair_tensor(d, p, 0), pair_tensor(d, p, 1));
-        buf_printf(&o->text, ": %zu tensor%s, error %.3g\n", all[k].tensors,
-                   all[k].tensors == 1 ? "" : "s", diff_error(&all[k].sum));
+        buf_printf(&o->text, ": %zu tensor%s, error %.3g\n", n, n == 1 ? "" : "s",
+                   diff_error(&sum));
     }
-    o->err = o->err || all ? o->err : -ENOMEM;
-    free(all);
 }
 
 static void add_tensors(struct out *o)
