@@ -290,55 +290,26 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 
 /* ---- the rules: does the name follow the convention, and agree with the model? ---- */
 
-/* Get the model's value for a part, if a name could contradict that value. */
-static void expected(const struct gguf *g, enum file_part part, const struct params *p,
-                     struct buf *out)
-{
-    const bool told = part == PART_SIZE       ? p->total && !fact_shard(g)
-                      : part == PART_ENCODING ? fact_file_type(g) != NULL
-                      : part == PART_BASE     ? fact_text(g, "general.basename").at != NULL
-                                              : true;
-    if (told)
-        suggest_part[part](g, out);
-}
-
-/* Words are compared ignoring case. The model's "1.0" has already become "v1.0", and its "Llama 3"
- * has become "Llama-3". */
-static bool part_fits(enum file_part part, struct text says, const struct params *p,
-                      const struct buf *want)
-{
-    if (part == PART_SHARD) /* reported by the rule "split" */
-        return !says.at || want->len > 0;
-    if (want->len == 0)
-        return true;
-    if (part == PART_SIZE)
-        return file_size_fits(says, p);
-    if (!says.at)
-        return part == PART_ENCODING;
-    return says.len == want->len && strncasecmp(says.at, buf_text(want), says.len) == 0;
-}
-
+/* Any name is allowed, but one that states a wrong fact is misleading. Words are compared ignoring
+ * case. That the number of a shard is right is checked by the rule "split". */
 static void check_part(struct checker *c, enum file_part part, struct text says)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     char shown[SHOW_MAX], wanted[SHOW_MAX];
     const struct params p = fact_params(c->g);
-    /* Any name is allowed, but a name that states a wrong fact is misleading. */
-    const bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
-    const enum check_severity severity = misleads ? CHECK_WARNING : CHECK_NOTE;
-    expected(c->g, part, &p, &want);
-    if (buf_error(&want) || part_fits(part, says, &p, &want))
+    if (!says.at || (part == PART_ENCODING && !fact_file_type(c->g)) ||
+        (part == PART_SIZE && (p.total == 0 || fact_shard(c->g))))
         return;
-    (void)show(wanted, want.data, want.len);
-    if (says.at && want.len)
-        report(c, severity, "file name", "its %s says '%s', but the model says '%s'",
-               file_part_name[part], show(shown, says.at, says.len), wanted);
-    else if (says.at)
-        report(c, severity, "file name", "its %s says '%s', but the model does not say",
-               file_part_name[part], show(shown, says.at, says.len));
-    else
-        report(c, CHECK_NOTE, "file name", "it has no %s, but the model says '%s'",
-               file_part_name[part], wanted);
+    suggest_part[part](c->g, &want);
+    const bool same = says.len == want.len && strncasecmp(says.at, buf_text(&want), says.len) == 0;
+    if (buf_error(&want) || (part == PART_SIZE    ? file_size_fits(says, &p)
+                             : part == PART_SHARD ? want.len > 0
+                                                  : want.len == 0 || same))
+        return;
+    report(c, CHECK_WARNING, "file name",
+           want.len ? "its %s says '%s', but the model says '%s'"
+                    : "its %s says '%s', but the model does not say%s",
+           file_part_name[part], show(shown, says.at, says.len), show(wanted, want.data, want.len));
 }
 
 /* A shard has only some of the parameters, and only the first shard has the model's keys. */
@@ -409,8 +380,9 @@ static void rule_file_name(struct checker *c)
             report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
         return;
     }
-    for (int i = 0; i < FILE_PARTS; i++)
-        check_part(c, (enum file_part)i, f.part[i]);
+    check_part(c, PART_SIZE, f.part[PART_SIZE]);
+    check_part(c, PART_ENCODING, f.part[PART_ENCODING]);
+    check_part(c, PART_SHARD, f.part[PART_SHARD]);
     if (c->reported && can_suggest(c->g))
         suggest(c);
 }

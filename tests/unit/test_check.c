@@ -408,7 +408,6 @@ static const struct row rows[] = {
     {"file-name", CHECK_WARNING, .file = "Tiny-7B-v1.0-Q4_0.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-3.5K-v1.0-Q5_0.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
-    {"file-name", CHECK_NOTE, .without = "general.version", .put = {STR("general.version", "v2.0")}},
     {.keeps = " file-name ", .file = "Tiny-3.5K-Chat-v1.0.gguf"},
     {.file = HASH},
 };
