@@ -190,8 +190,7 @@ static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
 /* True for a float64 that only float32 cannot reach. */
 static bool is_large(const struct scan_piece *p, uint64_t element)
 {
-    return p->type->id == F64_ID &&
-           (get_u64(p->data + 8 * element, p->big) >> 52 & 0x7ff) != 0x7ff;
+    return p->type->id == F64_ID && (get_u64(p->data + 8 * element, p->big) >> 52 & 0x7ff) != 0x7ff;
 }
 
 static void count_floats(struct scan_piece *p, uint64_t first, const uint8_t *floats, size_t n)
