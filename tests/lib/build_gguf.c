@@ -2,21 +2,32 @@
 /* Builds GGUF images in memory: see build_gguf.h. */
 #include "build_gguf.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "quant/quant.h"
 
-static void count(struct build *b, struct buf *to, uint64_t n)
+static void count(const struct gguf_format *fmt, struct buf *to, uint64_t n)
 {
-    buf_uint(to, n, b->fmt.len_width, b->fmt.big);
+    buf_uint(to, n, fmt->len_width, fmt->big);
 }
 
-static void string(struct build *b, struct buf *to, const void *text, size_t n)
+static void string(const struct gguf_format *fmt, struct buf *to, const void *text, size_t n)
 {
-    count(b, to, n + (b->fmt.nul ? 1 : 0));
+    count(fmt, to, n + fmt->nul);
     buf_add(to, text, n);
-    buf_zero(to, b->fmt.nul ? 1 : 0);
+    buf_zero(to, fmt->nul);
+}
+
+static void array(const struct gguf_format *fmt, struct buf *to, uint32_t elem, uint64_t n)
+{
+    if (fmt->draft)
+        count(fmt, to, n);
+    buf_uint(to, elem, 4, fmt->big);
+    if (!fmt->draft)
+        count(fmt, to, n);
 }
 
 /* In the first draft of the format, a value's length precedes its type, but is not known until the
@@ -33,7 +44,7 @@ static void begin(struct build *b, const void *key, size_t key_len, uint32_t typ
 {
     close_value(b);
     b->n_kv++;
-    string(b, &b->keys, key, key_len);
+    string(&b->fmt, &b->keys, key, key_len);
     if (b->fmt.draft) {
         b->value_len_at = b->keys.len;
         buf_zero(&b->keys, 4);
@@ -41,19 +52,20 @@ static void begin(struct build *b, const void *key, size_t key_len, uint32_t typ
     buf_uint(&b->keys, type, 4, b->fmt.big);
 }
 
-void build_init(struct build *b, uint8_t version, bool big)
+struct build build_of(uint8_t version, bool big)
 {
-    *b = (struct build){
+    return (struct build){
         .fmt = {.version = version, .big = big, .len_width = version == 1 ? 4 : 8},
         .alignment = 32,
     };
 }
 
-void build_init_draft(struct build *b)
+struct build build_draft(void)
 {
-    build_init(b, 1, false);
-    b->fmt.draft = true;
-    b->alignment = 64;
+    struct build b = build_of(1, false);
+    b.fmt.draft = true;
+    b.alignment = 64;
+    return b;
 }
 
 void build_raw(struct build *b, const void *key, size_t key_len, uint32_t type, const void *value,
@@ -89,7 +101,7 @@ void build_str(struct build *b, const char *key, const char *text)
 void build_str_n(struct build *b, const char *key, const void *text, size_t n)
 {
     begin(b, key, strlen(key), GGUF_STRING);
-    string(b, &b->keys, text, n);
+    string(&b->fmt, &b->keys, text, n);
 }
 
 void build_array(struct build *b, const char *key, enum gguf_value_type elem, uint64_t n)
@@ -100,27 +112,56 @@ void build_array(struct build *b, const char *key, enum gguf_value_type elem, ui
 
 void build_item_num(struct build *b, enum gguf_value_type type, uint64_t bits)
 {
-    static const uint8_t width[GGUF_VALUE_TYPES] = {
-        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
-        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
-        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
-    if (!width[type])
+    if (!gguf_types[type].width)
         abort();
-    buf_uint(&b->keys, bits, width[type], b->fmt.big);
+    buf_uint(&b->keys, bits, gguf_types[type].width, b->fmt.big);
 }
 
 void build_item_str(struct build *b, const char *text)
 {
-    string(b, &b->keys, text, strlen(text));
+    string(&b->fmt, &b->keys, text, strlen(text));
 }
 
 void build_item_array(struct build *b, enum gguf_value_type elem, uint64_t n)
 {
-    if (b->fmt.draft)
-        count(b, &b->keys, n);
-    buf_uint(&b->keys, elem, 4, b->fmt.big);
-    if (!b->fmt.draft)
-        count(b, &b->keys, n);
+    array(&b->fmt, &b->keys, elem, n);
+}
+
+uint32_t build_type(const char **text)
+{
+    const size_t n = strcspn(*text, "[=");
+    for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
+        if (strlen(gguf_types[i].name) == n && memcmp(*text, gguf_types[i].name, n) == 0) {
+            *text += n;
+            return i;
+        }
+    abort();
+}
+
+const char *build_value(struct buf *to, const struct gguf_format *fmt, uint32_t type,
+                        const char *text, const char *ends)
+{
+    CLEANUP(buf_free) struct buf part = BUF_INIT; /* a string, or the elements of an array */
+    if (type == GGUF_ARRAY) {
+        const uint32_t elem = build_type(&text);
+        uint64_t n = 0;
+        for (bool more = *++text != ']'; more; n++) {
+            text = build_value(&part, fmt, elem, text, ",]");
+            more = *text++ == ',';
+        }
+        array(fmt, to, elem, n);
+        buf_add(to, part.data, part.len);
+        return text + (n == 0);
+    }
+    if (type != GGUF_STRING) {
+        char *end;
+        buf_uint(to, strtoull(text, &end, 0), gguf_types[type].width, fmt->big);
+        return end;
+    }
+    for (; *text && !strchr(ends, *text); text++)
+        buf_char(&part, (char)(*text == '^' ? '\0' : *text));
+    string(fmt, to, part.data, part.len);
+    return text;
 }
 
 static void fill(struct buf *to, size_t upto, uint8_t byte)
@@ -143,10 +184,10 @@ static void info(struct build *b, const char *name, uint32_t type_id, const uint
     uint64_t n_elem = 1;
     if (b->n_tensors == BUILD_MAX_TENSORS)
         abort();
-    string(b, &b->infos, name, strlen(name));
+    string(&b->fmt, &b->infos, name, strlen(name));
     buf_uint(&b->infos, n_dims, 4, b->fmt.big);
     for (uint32_t i = 0; i < n_dims; i++) {
-        count(b, &b->infos, dims[i]);
+        count(&b->fmt, &b->infos, dims[i]);
         n_elem *= dims[i];
     }
     if (b->fmt.draft)
@@ -183,6 +224,52 @@ void build_tensor(struct build *b, const char *name, uint32_t type_id, const uin
     build_tensor_at(b, name, type_id, dims, n_dims, b->data.len, data, n);
 }
 
+static uint32_t type_id_of(const char *name)
+{
+    for (uint32_t id = 0; quant_find(id); id++)
+        if (quant_find(id)->name && strcmp(quant_find(id)->name, name) == 0)
+            return id;
+    return (uint32_t)strtoul(name, NULL, 10);
+}
+
+static void described_tensor(struct build *b, const char *text)
+{
+    char name[64], type[16], shape[128];
+    uint64_t dims[8], n_elem = 1;
+    unsigned long long n, off;
+    uint32_t n_dims = 0;
+    const int fields = sscanf(text, ">%63s %15s %127[^ |] %llu %llu", name, type, shape, &n, &off);
+    if (fields < 3)
+        abort();
+    for (char *p = shape; *p && *p != '-'; p += *p == 'x')
+        n_elem *= dims[n_dims++] = strtoull(p, &p, 0);
+    const struct quant_type *t = quant_find(type_id_of(type));
+    if (fields == 3 && t && t->block_len)
+        n = n_elem / t->block_len * t->block_bytes;
+    else if (fields == 3)
+        abort();
+    if (fields == 5)
+        build_tensor_at(b, name, type_id_of(type), dims, n_dims, off, NULL, (size_t)n);
+    else
+        build_tensor(b, name, type_id_of(type), dims, n_dims, NULL, (size_t)n);
+}
+
+void build_text(struct build *b, const char *text)
+{
+    for (const char *end; *text; text = *end ? end + 1 : end) {
+        end = strchrnul(text, '|');
+        if (*text == '>') {
+            described_tensor(b, text);
+            continue;
+        }
+        const size_t n = strcspn(text, ":=");
+        const char *value = text + n;
+        const uint32_t type = *value++ == ':' ? build_type(&value) : GGUF_STRING;
+        begin(b, text, n, type);
+        (void)build_value(&b->keys, &b->fmt, type, value + (text[n] == ':'), "|");
+    }
+}
+
 /* In the first draft of the format, offsets are relative to the beginning of the file. */
 static void make_absolute(struct build *b, uint64_t base)
 {
@@ -197,8 +284,8 @@ static void finish(struct build *b, struct buf *out)
     close_value(b);
     buf_str(out, "GGUF");
     buf_uint(out, b->fmt.version, 4, b->fmt.big);
-    count(b, out, b->n_tensors);
-    count(b, out, b->n_kv);
+    count(&b->fmt, out, b->n_tensors);
+    count(&b->fmt, out, b->n_kv);
     buf_add(out, b->keys.data, b->keys.len);
     if (b->fmt.draft && b->n_tensors)
         pad(out, 0, b->alignment, 0);

@@ -2,13 +2,8 @@
 /*
  * Builds valid GGUF images in memory; tests patch these to obtain invalid images.
  *
- *     struct build b;
- *     build_init(&b, 3, false);                    version, byte order
- *     build_str(&b, "general.name", "x");
- *     build_array(&b, "a.tags", GGUF_STRING, 2);   then its elements:
- *     build_item_str(&b, "one");
- *     build_item_str(&b, "two");
- *     build_tensor(&b, "t", 0, (uint64_t[]){4}, 1, NULL, 16);
+ *     struct build b = build_of(3, false);         version, byte order
+ *     build_text(&b, "general.name=x|a.tags:array=string[one,two]|>t F32 4");
  *     uint8_t *image = build_finish(&b, &size);    free() it; b is empty again
  *
  * Keys and tensors keep the order of the calls; adding keys and adding tensors may alternate. The
@@ -23,7 +18,7 @@
 enum { BUILD_MAX_TENSORS = 64 };
 
 struct build {
-    struct gguf_format fmt;         /* nul and draft may be set after build_init() */
+    struct gguf_format fmt;         /* nul may be set later */
     uint64_t alignment;             /* 32, or 64 in the first draft; adds no alignment key */
     uint8_t pad_byte;               /* value of the bytes in gaps and padding; 0 by default */
     bool no_tail;                   /* omit the padding after the last byte of data */
@@ -36,10 +31,24 @@ struct build {
     size_t value_len_at; /* draft: position in keys of the last value's length; 0: none */
 };
 
-void build_init(struct build *b, uint8_t version, bool big);
+struct build build_of(uint8_t version, bool big);
 /* Begin an image in the first draft of version 1: value lengths, element counts, padded keys,
  * alignment 64. */
-void build_init_draft(struct build *b);
+struct build build_draft(void);
+
+/*
+ * Add what is described, separated by '|':
+ *     KEY=TEXT              a string, in which ^ is a NUL
+ *     KEY:TYPE=VALUE        a number, by its bits; an array, as u8[1,2] or array[u8[],string[a,b]]
+ *     >NAME TYPE DIMENSIONS [BYTES [OFFSET]]     a tensor, as below, of a named type or with an id;
+ *                           4x2: the fastest first; -: a scalar; BYTES: if not those of the type
+ */
+void build_text(struct build *b, const char *text);
+/* Write such a value, which ends at any of the bytes in `ends`. Returns the end. */
+const char *build_value(struct buf *to, const struct gguf_format *fmt, uint32_t type,
+                        const char *text, const char *ends);
+/* Return the type whose name is at *text, and move *text behind it. */
+uint32_t build_type(const char **text);
 
 /* Add a key whose value is n bytes in file format. */
 void build_raw(struct build *b, const void *key, size_t key_len, uint32_t type, const void *value,

@@ -65,13 +65,10 @@ unsigned home_files(const struct home *x)
 
 struct gguf *keys_of(const char *text)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "test");
     build_str(&b, "text", text);
-    build_array(&b, "list", GGUF_I32, 2);
-    build_item_num(&b, GGUF_I32, 1);
-    build_item_num(&b, GGUF_I32, 2);
+    build_text(&b, "list:array=i32[1,2]");
     return gguf_of(&b);
 }
 

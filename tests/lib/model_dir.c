@@ -153,12 +153,9 @@ enum { WIDE = 128 << 10 }; /* the alignment for EDIT_APART */
  * are not aligned to blocks. */
 static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     b.pad_byte = pad_byte;
-    build_str(&b, "general.architecture", "test");
-    build_str(&b, "text", "old");
-    build_u32(&b, "filler", 7);
+    build_text(&b, "general.architecture=test|text=old|filler:u32=7");
     if (what & EDIT_APART) {
         b.alignment = WIDE;
         build_u32(&b, "general.alignment", WIDE);

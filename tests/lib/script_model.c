@@ -46,10 +46,9 @@ static struct content finish(struct build *b)
 
 static struct content make_second(unsigned tensors)
 {
-    struct build b;
     uint8_t dashes[9001];
     memset(dashes, '-', sizeof(dashes));
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     put_split(&b, 1, tensors);
     build_tensor(&b, tensors > 2 ? "other" : "b", I8, SHAPE(sizeof(dashes)), dashes,
                  sizeof(dashes));
@@ -88,13 +87,9 @@ static void put_deep(struct build *b)
 
 void script_model_make(struct run *r, unsigned how)
 {
-    struct build b;
     bool split = how & SCRIPT_SPLIT;
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "test");
-    build_str(&b, "a.name", "one");
-    build_u32(&b, "a.count", 7);
-    build_u32(&b, "a.other", 8);
+    struct build b = build_of(3, false);
+    build_text(&b, "general.architecture=test|a.name=one|a.count:u32=7|a.other:u32=8");
     build_array(&b, "a.list", GGUF_I32, 3);
     for (unsigned i = 1; i <= 3; i++)
         build_item_num(&b, GGUF_I32, i);

@@ -94,7 +94,7 @@ static void make_second(void)
 {
     struct build b;
     char path[128];
-    build_init(&b, 3, false);
+    b = build_of(3, false);
     add_split(&b, 1);
     build_tensor(&b, "rest", 0, (uint64_t[]){REST}, 1, floats, 4 * REST);
     uint8_t *image = build_finish(&b, &world->second_n);
@@ -141,7 +141,7 @@ static void make_model(void)
     char path[128], text[16];
     size_t n;
     value_t first[KEYS] = {0};
-    build_init(&b, 3, false);
+    b = build_of(3, false);
     build_str(&b, "general.architecture", "llama");
     for (unsigned i = 0; i < KEYS_THERE; i++) {
         (void)snprintf(text, sizeof(text), "%u", number_at_first(i));

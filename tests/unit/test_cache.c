@@ -100,9 +100,8 @@ TEST("cache sizes of published models equal those computed by hand")
                                     {"attention.head_count", row->heads, 0, 0},
                                     {"attention.head_count_kv", row->heads_kv, 0, 0},
                                     {"attention.key_length", row->key, 0, 0}};
-        struct build b;
         struct cache c = {0};
-        build_init(&b, 3, false);
+        struct build b = build_of(3, false);
         build_str(&b, "general.architecture", row->arch);
         for (size_t k = 0; k < sizeof(plain) / sizeof(plain[0]); k++)
             if (plain[k].number)

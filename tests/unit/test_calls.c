@@ -19,10 +19,8 @@ enum { READ_ONLY, KEYS, TENSORS, BUSY, KINDS };
 static struct tree *open_kind(int kind, struct place *p, struct tree **other)
 {
     struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE, .tensors = true};
-    struct build b;
-    build_init(&b, 3, false);
-    build_u32(&b, "a.b", 1);
-    build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
+    struct build b = build_of(3, false);
+    build_text(&b, "a.b:u32=1|>t F32 5");
     *p = place_of(&b);
     *other = kind == BUSY ? image_tree(p->model, &o) : NULL;
     o.read_only = kind == READ_ONLY;

@@ -14,16 +14,10 @@
 /* The model used by all tests: keys a, b and c, then two special keys and two of ggufs' own. */
 static struct gguf *model(uint8_t **image)
 {
-    struct build b;
     size_t n;
-    build_init(&b, 3, false);
-    build_u32(&b, "a", 1);
-    build_str(&b, "b", "two");
-    build_u32(&b, "c", 3);
-    build_str(&b, "general.architecture", "test");
-    build_u32(&b, "general.alignment", 64);
-    build_num(&b, "split.no", GGUF_U16, 0);
-    build_str(&b, "ggufs.reserve", "   ");
+    struct build b = build_of(3, false);
+    build_text(&b, "a:u32=1|b=two|c:u32=3|general.architecture=test|general.alignment:u32=64|"
+                   "split.no:u16=0|ggufs.reserve=   ");
     *image = build_finish(&b, &n);
     struct source s = source_mem(*image, n);
     struct gguf *g = NULL;

@@ -625,13 +625,11 @@ TEST("owner, mode and attributes are kept, also if they change during a copy")
 
 static void large_begin(struct scene *s, enum edit_strategy how)
 {
-    struct build b;
     scene_begin_at(s, "/tmp", how, 10);
     free(s->x.old);
     gguf_free(s->x.g);
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "test");
-    build_str(&b, "text", "0123456789");
+    struct build b = build_of(3, false);
+    build_text(&b, "general.architecture=test|text=0123456789");
     build_tensor(&b, "large", I8, SHAPE(LARGE), NULL, LARGE_DATA);
     build_tensor_at(&b, "gone", I8, SHAPE(4096), LARGE, NULL, 4096);
     build_tensor_at(&b, "last", I8, SHAPE(4096), LARGE + 4096, NULL, 4096);

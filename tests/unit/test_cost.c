@@ -102,9 +102,8 @@ TEST("texts cost a small multiple of the file")
     for (size_t i = 0; i < 2 * COUNT(rows); i++) {
         const enum gguf_value_type type = rows[i / 2].type;
         const unsigned width = gguf_types[type].width ? gguf_types[type].width : 10;
-        struct build b;
         size_t n;
-        build_init(&b, 3, false);
+        struct build b = build_of(3, false);
         build_array(&b, "a.b", type, BYTES / width);
         for (unsigned k = 0; k < BYTES / width; k++)
             if (type == GGUF_STRING)

@@ -16,8 +16,7 @@ enum { F32 = 0, Q4_0 = 2, Q8_0 = 8, REMOVED = 4, UNKNOWN = QUANT_N_TYPES };
 /* Make a model of an architecture, with a key that holds two numbers and optionally with tokens. */
 static struct parsed with_arch(const char *arch, const char *key, bool tokens)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     if (arch)
         build_str(&b, "general.architecture", arch);
     build_u32(&b, key, 7);
@@ -55,8 +54,7 @@ TEST("keys of the architecture and the size of the vocabulary are found")
  * `expert`, which decides whether it counts as a tensor of experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     if (arch)
         build_str(&b, "general.architecture", "llama");
     if (experts)
@@ -126,8 +124,7 @@ TEST("general.file_type has its names")
         "TQ1_0", "TQ2_0",   "MXFP4",  "NVFP4",  "Q1_0",   "Q2_0",    NULL,
     };
     for (uint32_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
-        struct build b;
-        build_init(&b, 3, false);
+        struct build b = build_of(3, false);
         build_u32(&b, "general.file_type", i);
         struct parsed p = parse_build(&b, 0);
         const char *got = fact_file_type(p.g);

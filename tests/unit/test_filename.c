@@ -140,39 +140,27 @@ static void suggests(struct build *b, const char *want)
 
 TEST("a name is suggested from the keys")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     suggests(&b, "model-0K-v1.0.gguf");
 
-    build_init(&b, 3, false);
-    build_str(&b, "general.name", "My Model 7b v2.5 (beta)");
-    build_tensor(&b, "t", 0, (uint64_t[]){1000}, 1, NULL, 4000);
+    b = build_of(3, false);
+    build_text(&b, "general.name=My Model 7b v2.5 (beta)|>t F32 1000");
     suggests(&b, "My-Model-v2-5-beta-1K-v1.0-F32.gguf");
 
-    build_init(&b, 3, false);
-    build_str(&b, "general.basename", "Hermes 2 Pro");
-    build_str(&b, "general.name", "not this");
-    build_str(&b, "general.size_label", "1.1K");
-    build_str(&b, "general.finetune", "chat, 4k");
-    build_str(&b, "general.version", "2.1");
-    build_u32(&b, "general.file_type", 15);
-    build_num(&b, "split.no", GGUF_U16, 2);
-    build_num(&b, "split.count", GGUF_U16, 9);
-    build_tensor(&b, "t", 0, (uint64_t[]){1000}, 1, NULL, 4000);
+    b = build_of(3, false);
+    build_text(&b, "general.basename=Hermes 2 Pro|general.name=not this|general.size_label=1.1K|"
+                   "general.finetune=chat, 4k|general.version=2.1|general.file_type:u32=15|"
+                   "split.no:u16=2|split.count:u16=9|>t F32 1000");
     suggests(&b, "Hermes-2-Pro-1.1K-chat-4k-v2.1-Q4_K_M-00003-of-00009.gguf");
 
-    build_init(&b, 3, false); /* a label that contradicts the parameter count */
-    build_str(&b, "general.type", "adapter");
-    build_str(&b, "general.version", "new");
+    b = build_of(3, false); /* a label that contradicts the parameter count */
+    build_text(&b, "general.type=adapter|general.version=new");
     build_str(&b, "general.basename", "\xff/..");
-    build_str(&b, "general.architecture", "llama");
-    build_str(&b, "general.size_label", "7B");
-    build_tensor(&b, "t", 9999, (uint64_t[]){1000}, 1, NULL, 4000);
+    build_text(&b, "general.architecture=llama|general.size_label=7B|>t 9999 1000 4000");
     suggests(&b, "llama-1K-v1.0-LoRA.gguf");
 
-    build_init(&b, 3, false);
-    build_str(&b, "general.name", "mistral");
-    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 0);
+    b = build_of(3, false);
+    build_text(&b, "general.name=mistral|tokenizer.ggml.tokens:array=string[]");
     suggests(&b, "mistral-0K-v1.0-vocab.gguf");
 }
 

@@ -25,10 +25,9 @@ static void count(void *arg, const struct check_finding *f)
 
 TEST("the findings of one rule are limited")
 {
-    struct build b;
     unsigned n = 0;
     char key[16];
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     for (int i = 0; i < CHECK_MOST + 5; i++) {
         (void)snprintf(key, sizeof(key), "K.%d", i);
         build_u32(&b, key, 1);
@@ -66,9 +65,8 @@ TEST("missing required keys of each architecture are counted")
                 {"gpt2", 6},  {"bloom", 6},   {"falcon", 6},  {"mamba", 8},
                 {"rwkv", 4},  {"whisper", 9}, {"other", 0}};
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-        struct build b;
         struct wanted w = {0, want[i].arch};
-        build_init(&b, 3, false);
+        struct build b = build_of(3, false);
         build_str(&b, "general.architecture", want[i].arch);
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(check_rules(&(struct check_model){.g = p.g}, required, &w), 0);
@@ -95,19 +93,13 @@ static void on_fault(void *arg, const struct err *e)
 
 TEST("the parser continues after a fault, and reports every one")
 {
-    struct build b;
     struct faults f = {0};
     struct gguf *g = NULL;
     struct err e = {0};
     size_t n;
-    build_init(&b, 3, false);
-    build_u32(&b, "a.b", 1);
-    build_u32(&b, "general.alignment", 24);
-    build_u32(&b, "a.b", 2);
-    build_tensor_at(&b, "t", F32, (uint64_t[]){16}, 1, 0, NULL, 64);
-    build_tensor_at(&b, "u", F32, (uint64_t[]){16}, 1, 32, NULL, 64);
-    build_tensor_at(&b, "v", F32, (uint64_t[]){2}, 1, 100, NULL, 8);
-    build_tensor_at(&b, "w", Q4_0, (uint64_t[]){31}, 1, 128, NULL, 8);
+    struct build b = build_of(3, false);
+    build_text(&b, "a.b:u32=1|general.alignment:u32=24|a.b:u32=2|>t F32 16 64 0|>u F32 16 64 32|"
+                   ">v F32 2 8 100|>w Q4_0 31 8 128");
     uint8_t *image = build_finish(&b, &n);
     struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);

@@ -211,9 +211,8 @@ static void change_one(struct list *l)
 /* own: include ggufs' own keys, which are not part of the history. */
 static struct gguf *model_of(const struct list *l, bool big, bool own)
 {
-    struct build b;
     char name[16];
-    build_init(&b, 3, big);
+    struct build b = build_of(3, big);
     for (unsigned i = 0; i < l->n; i++) {
         if (l->key[i] % 4 == 3 && !own)
             continue;
@@ -284,8 +283,7 @@ enum odd { PLAIN, BIG, NO_ARCHITECTURE, NO_KEYS, ALIGNED_4, ALIGNED_128, BACKWAR
 static struct gguf *odd_model(enum odd odd)
 {
     static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d"};
-    struct build b;
-    build_init(&b, 3, odd == BIG);
+    struct build b = build_of(3, odd == BIG);
     if (odd != NO_ARCHITECTURE && odd != NO_KEYS)
         build_str(&b, "general.architecture", "test");
     if (odd == ALIGNED_4 || odd == ALIGNED_128) {
@@ -295,9 +293,7 @@ static struct gguf *odd_model(enum odd odd)
     for (size_t i = 0; i < 4 && odd != NO_KEYS; i++)
         build_str(&b, keys[odd == BACKWARDS ? 3 - i : i], odd == BACKWARDS && i % 2 ? "y" : "x");
     if (odd == PLAIN) {
-        build_str(&b, "split.count", "odd");
-        build_num(&b, "a.nan", GGUF_F32, 0x7fc01234);
-        build_num(&b, "a.bool", GGUF_BOOL, 7);
+        build_text(&b, "split.count=odd|a.nan:f32=0x7fc01234|a.bool:bool=7");
         build_array(&b, "a.nested", GGUF_ARRAY, 1);
         build_item_array(&b, GGUF_I16, 1);
         build_item_num(&b, GGUF_I16, 3);
@@ -327,11 +323,9 @@ TEST("states that no edit can make are restored")
 
 static struct gguf *with_tensors(const char *name)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.name", name);
-    build_tensor(&b, "blk.0.attn_q.weight", 1, (uint64_t[]){64}, 1, NULL, 128);
-    build_tensor(&b, "other", 0, (uint64_t[]){4}, 1, NULL, 16);
+    build_text(&b, ">blk.0.attn_q.weight F16 64|>other F32 4");
     return gguf_of(&b);
 }
 

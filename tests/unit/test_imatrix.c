@@ -68,10 +68,8 @@ TEST("GGUF files of either byte order are read")
 {
     static const float sums[] = {8, 0, 2, 4, 6, 8}, one = 2, three[] = {2, 0, 4};
     for (unsigned big = 0; big < 2; big++) {
-        struct build b;
-        build_init(&b, 3, big);
-        build_str(&b, "general.type", "imatrix");
-        build_u32(&b, "imatrix.chunk_count", 7);
+        struct build b = build_of(3, big);
+        build_text(&b, "general.type=imatrix|imatrix.chunk_count:u32=7");
         add(&b, "a.counts", 1, &one);
         add(&b, "a.in_sum2", 6, sums);
         add(&b, "e.in_sum2", 6, sums);
@@ -115,17 +113,17 @@ TEST("bad GGUF files are refused")
     for (size_t i = 0; i < 5; i++) {
         const float sums[4] = {1, 2, 3, bad[i]};
         const bool fine = i == 4; /* 2^63 is as valid as any other count */
-        build_init(&b, 3, false);
+        b = build_of(3, false);
         add(&b, "a.in_sum2", 4, ok);
         add(&b, "a.counts", 1, &bad[i]);
         imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': count 0 is"));
-        build_init(&b, 3, false);
+        b = build_of(3, false);
         add(&b, "a.in_sum2", 4, sums);
         add(&b, "a.counts", 1, ok);
         imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': number 3 is"));
     }
     for (size_t i = 0; i < COUNT(rows); i++) {
-        build_init(&b, 3, false);
+        b = build_of(3, false);
         for (size_t k = 0; k < 4 && rows[i].tensor[k].name; k++) {
             const uint64_t n = rows[i].tensor[k].n;
             build_tensor(&b, rows[i].tensor[k].name, rows[i].tensor[k].type, &n, 1, ok,

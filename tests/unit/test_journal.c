@@ -383,9 +383,8 @@ TEST("valid rows are accepted, and others are refused")
 /* Make a sparse model with one tensor of type I8. */
 static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
 {
-    struct build b;
     size_t n;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "test");
     build_tensor(&b, "w", I8, (uint64_t[]){size}, 1, NULL, 0);
     uint8_t *head = build_finish(&b, &n);

@@ -32,16 +32,8 @@ enum { HEAD_END = 234, DATA_END = 294, BASE_END = 320 };
 
 static void make_base(struct build *b)
 {
-    build_u32(b, "k.u32", 7);
-    build_str(b, "k.str", "abc");
-    build_array(b, "k.arr", GGUF_I32, 2);
-    build_item_num(b, GGUF_I32, 1);
-    build_item_num(b, GGUF_I32, 2);
-    build_array(b, "k.tok", GGUF_STRING, 2);
-    build_item_str(b, "x");
-    build_item_str(b, "yz");
-    build_tensor(b, "t0", F32, (uint64_t[]){4, 2}, 2, NULL, 32);
-    build_tensor(b, "t1", F16, (uint64_t[]){3}, 1, NULL, 6);
+    build_text(b, "k.u32:u32=7|k.str=abc|k.arr:array=i32[1,2]|k.tok:array=string[x,yz]|>t0 F32 4x2|"
+                  ">t1 F16 3");
 }
 
 /* ---- other images ---- */
@@ -113,14 +105,12 @@ static void make_two_large(struct build *b)
 
 static void make_overlap(struct build *b)
 {
-    build_tensor_at(b, "a", F32, (uint64_t[]){16}, 1, 0, NULL, 64);
-    build_tensor_at(b, "b", F32, (uint64_t[]){1}, 1, 32, NULL, 4);
+    build_text(b, ">a F32 16 64 0|>b F32 1 4 32");
 }
 
 static void make_overlap_unknown(struct build *b)
 {
-    build_tensor_at(b, "a", 9999, (uint64_t[]){1}, 1, 0, NULL, 4);
-    build_tensor_at(b, "b", F32, (uint64_t[]){1}, 1, 0, NULL, 4);
+    build_text(b, ">a 9999 1 4 0|>b F32 1 4 0");
 }
 
 static void make_no_elements(struct build *b)
@@ -146,8 +136,7 @@ static void make_alignment_text(struct build *b)
 
 static void make_alignment_array(struct build *b)
 {
-    build_array(b, "general.alignment", GGUF_U32, 1);
-    build_item_num(b, GGUF_U32, 32);
+    build_text(b, "general.alignment:array=u32[32]");
 }
 
 /* Add a key of n bytes, one of them a NUL. */
@@ -186,26 +175,26 @@ static void make_nul_both(struct build *b)
 
 static void make_nul_counted(struct build *b)
 {
-    build_init(b, 2, false);
+    *b = build_of(2, false);
     nul_key(b, "general.alignment\0", 18);
     build_u32(b, "a.b", 1); /* one string is empty, so nothing is trimmed */
 }
 
 static void make_v1(struct build *b)
 {
-    build_init(b, 1, false);
+    *b = build_of(1, false);
     make_base(b);
 }
 
 static void make_draft(struct build *b)
 {
-    build_init_draft(b);
+    *b = build_draft();
     make_base(b);
 }
 
 static void make_big(struct build *b)
 {
-    build_init(b, 3, true);
+    *b = build_of(3, true);
     make_base(b);
 }
 
@@ -348,8 +337,7 @@ static const struct row cases[] = {
 
 static uint8_t *image_of(const struct row *row, size_t *n)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     (row->make ? row->make : make_base)(&b);
     uint8_t *image = build_finish(&b, n);
     if (row->width)
@@ -423,8 +411,7 @@ static void cut_in_header(const struct gguf *whole, const uint8_t *part, size_t 
  * missing. */
 static void cut_everywhere(void (*make)(struct build *b))
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     make(&b);
     struct parsed p = parse_build(&b, 0);
     for (size_t n = 0; n < p.size; n++) {

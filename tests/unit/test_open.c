@@ -53,11 +53,10 @@ static const struct tree_options late = {.strategy = EDIT_COPY,
 
 static void build_model(struct build *b, const char *name)
 {
-    build_init(b, 3, false);
+    *b = build_of(3, false);
     build_str(b, "general.architecture", "test");
     build_str(b, "general.name", name);
-    build_u32(b, "a.b", 1);
-    build_tensor(b, "t", F32, SHAPE(5), NULL, 20);
+    build_text(b, "a.b:u32=1|>t F32 5");
 }
 
 static struct place new_place(void)
@@ -106,7 +105,6 @@ static void opens(const struct place *p, const struct tree_options *o, const cha
 TEST("the reason why a model cannot be edited is reported")
 {
     struct place p = new_place(), old;
-    struct build b;
     char path[200];
     for (int i = 0; i < 2; i++) {
         struct tree_options o = i ? late : plain;
@@ -119,7 +117,7 @@ TEST("the reason why a model cannot be edited is reported")
         o.partial = true;
         opens(&p, &o, "-o partial");
     }
-    build_init(&b, 1, false);
+    struct build b = build_of(1, false);
     old = place_of(&b);
     opens(&old, &plain, "version 1");
     drop_place(&old);
@@ -343,13 +341,11 @@ TEST("a tree is not idle while a file is open or an edit is pending")
 
 static void put_shard(const struct place *p, unsigned no, const char *extra)
 {
-    struct build b;
     size_t n;
     char name[64];
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_num(&b, "split.no", GGUF_U16, no);
-    build_num(&b, "split.count", GGUF_U16, 2);
-    build_num(&b, "split.tensors.count", GGUF_I32, 1);
+    build_text(&b, "split.count:u16=2|split.tensors.count:i32=1");
     build_str(&b, "a.b", extra);
     if (no == 0)
         build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
@@ -464,18 +460,13 @@ TEST("a backup is named")
 /* Make a model with unusual values and this alignment. */
 static struct place odd_place(uint32_t alignment, bool big)
 {
-    struct build b;
-    build_init(&b, 3, big);
+    struct build b = build_of(3, big);
     b.alignment = alignment;
     build_str(&b, "general.architecture", "test");
     build_u32(&b, "general.alignment", alignment);
-    build_num(&b, "odd.bool", GGUF_BOOL, 7);
-    build_num(&b, "odd.f32", GGUF_F32, 0x7fc01234);
-    build_num(&b, "odd.f64", GGUF_F64, 0xfff0000000000001);
+    build_text(&b, "odd.bool:bool=7|odd.f32:f32=0x7fc01234|odd.f64:f64=0xfff0000000000001");
     build_str_n(&b, "odd.text", "\xff\xfe\n\n", 4);
-    build_array(&b, "odd.bools", GGUF_BOOL, 2);
-    build_item_num(&b, GGUF_BOOL, 2);
-    build_item_num(&b, GGUF_BOOL, 1);
+    build_text(&b, "odd.bools:array=bool[2,1]");
     build_array(&b, "odd.texts", GGUF_STRING, 2);
     build_item_str(&b, "\x80");
     build_item_str(&b, "");
@@ -487,13 +478,11 @@ static struct place odd_place(uint32_t alignment, bool big)
  * alignment exceeds 1 MiB, every other edit is refused. */
 TEST("keys that are equal up to a NUL and large alignments are refused alone")
 {
-    struct build b;
     struct tree_options o = plain;
     o.commit = LIVE_COMMIT_SYNC;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_raw(&b, "some.key\0x", 10, GGUF_U32, "abcd", 4);
-    build_u32(&b, "other.key", 1);
-    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    build_text(&b, "other.key:u32=1|>a F32 5");
     struct place p = place_of(&b);
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};

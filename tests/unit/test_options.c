@@ -22,8 +22,7 @@ static void mount_model(const char *name)
 {
     const struct shelf_options o = {.strict = false};
     struct content c;
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "t", 0, (uint64_t[]){8}, 1, NULL, 32);
     c.bytes = build_finish(&b, &c.n);
     make_place(&place, &c);

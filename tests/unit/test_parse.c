@@ -39,10 +39,10 @@ static bool layout(struct build *b, int i)
                    {2, false, true},  {2, true, true},  {3, false, false}, {3, true, false}};
     const int n = sizeof(layouts) / sizeof(layouts[0]);
     if (i < n) {
-        build_init(b, layouts[i].version, layouts[i].big);
+        *b = build_of(layouts[i].version, layouts[i].big);
         b->fmt.nul = layouts[i].nul;
     } else {
-        build_init_draft(b);
+        *b = build_draft();
         b->fmt.nul = i > n;
     }
     return i < n + 2;
@@ -69,21 +69,16 @@ static bool in_version(const struct build *b, int type)
 
 static void put_all(struct build *b)
 {
-    build_str(b, "general.architecture", "test");
-    build_str(b, "empty", "");
+    build_text(b, "general.architecture=test|empty=");
     for (int t = 0; t < GGUF_VALUE_TYPES; t++)
         if (in_version(b, t))
             build_num(b, gguf_types[t].name, (enum gguf_value_type)t, number_bits[t]);
-    build_array(b, "strings", GGUF_STRING, 2);
-    build_item_str(b, "one");
-    build_item_str(b, "");
+    build_text(b, "strings:array=string[one,]");
     build_array(b, "nested", GGUF_ARRAY, 2);
     build_item_array(b, GGUF_U16, 1);
     build_item_num(b, GGUF_U16, 7);
     build_item_array(b, GGUF_STRING, 0);
-    build_array(b, "none", GGUF_ARRAY, 0);
-    build_tensor(b, "m", F32, (uint64_t[]){3, 2}, 2, NULL, 24);
-    build_tensor(b, "v", F16, (uint64_t[]){5}, 1, NULL, 10);
+    build_text(b, "none:array=array[]|>m F32 3x2|>v F16 5");
 }
 
 /* Check all keys, as JSON. */
@@ -189,7 +184,7 @@ TEST("both paddings of the first draft are accepted")
 {
     static const uint8_t data[8] = {0x55};
     struct build b;
-    build_init_draft(&b);
+    b = build_draft();
     build_str(&b, "k", "0123456789012345678901234567890"); /* ends at 64 */
     build_tensor(&b, "t", F32, (uint64_t[]){2}, 1, data, 8);
     size_t n;
@@ -209,8 +204,7 @@ TEST("both paddings of the first draft are accepted")
 /* In version 3, strings are shown unchanged, even if each of them ends in NUL. */
 TEST("version 3 strings keep a trailing NUL")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_raw(&b, "k\0", 2, GGUF_STRING, "\2\0\0\0\0\0\0\0v\0", 10);
     struct parsed p = parse_build(&b, 0);
     CU_ASSERT_FALSE(p.g->fmt.nul);
@@ -221,8 +215,7 @@ TEST("version 3 strings keep a trailing NUL")
 
 TEST("if any string lacks a NUL, no NUL is counted")
 {
-    struct build b;
-    build_init(&b, 2, false);
+    struct build b = build_of(2, false);
     b.fmt.nul = true;
     build_str(&b, "k", "v");
     b.fmt.nul = false;
@@ -238,8 +231,7 @@ TEST("empty, long and binary names are accepted")
     char longname[1000];
     memset(longname, 'n', sizeof(longname) - 1);
     longname[sizeof(longname) - 1] = '\0';
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_raw(&b, "\0", 1, GGUF_U8, "\1", 1);
     build_raw(&b, "\xff/", 2, GGUF_U8, "\2", 1);
     build_u32(&b, longname, 3);
@@ -258,8 +250,7 @@ TEST("empty, long and binary names are accepted")
 
 TEST("arrays may be nested up to the limit")
 {
-    struct build b;
-    build_init(&b, 3, true);
+    struct build b = build_of(3, true);
     build_array(&b, "k", GGUF_ARRAY, 1);
     for (int i = 0; i < GGUF_MAX_DEPTH - 2; i++)
         build_item_array(&b, GGUF_ARRAY, 1);
@@ -277,10 +268,8 @@ TEST("tensors with zero or many dimensions, or several blocks, are accepted")
     uint64_t many[GGUF_MAX_DIMS];
     for (int i = 0; i < GGUF_MAX_DIMS; i++)
         many[i] = i < 3 ? 2 : 1;
-    struct build b;
-    build_init(&b, 3, false);
-    build_tensor(&b, "scalar", F32, NULL, 0, NULL, 4);
-    build_tensor(&b, "zero", F32, (uint64_t[]){0}, 1, NULL, 0);
+    struct build b = build_of(3, false);
+    build_text(&b, ">scalar F32 -|>zero F32 0");
     build_tensor(&b, "zero rows", Q4_0, (uint64_t[]){32, 0}, 2, NULL, 0);
     build_tensor(&b, "rows of zero", Q4_0, (uint64_t[]){0, 7}, 2, NULL, 0);
     build_tensor(&b, "five", F16, (uint64_t[]){1, 2, 3, 4, 5}, 5, NULL, 240);
@@ -302,11 +291,9 @@ TEST("tensors with zero or many dimensions, or several blocks, are accepted")
  * tensor's data or to the end of the file. */
 TEST("data of unknown and removed types extends to the next tensor")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "gone", Q4_2_GONE, (uint64_t[]){7}, 1, NULL, 40);
-    build_tensor(&b, "known", F32, (uint64_t[]){1}, 1, NULL, 4);
-    build_tensor(&b, "new", NO_SUCH, (uint64_t[]){100, 3}, 2, NULL, 33);
+    build_text(&b, ">known F32 1|>new 9999 100x3 33");
     struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(p.g->anomalies, GGUF_ANOMALY_UNKNOWN);
     CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, 64);
@@ -323,8 +310,7 @@ TEST("data of unknown and removed types extends to the next tensor")
 TEST("version 1 has its own type ids")
 {
     for (uint8_t version = 1; version <= 2; version++) {
-        struct build b;
-        build_init(&b, version, false);
+        struct build b = build_of(version, false);
         build_tensor(&b, "i32", 18, (uint64_t[]){256}, 1, NULL, version == 1 ? 1024 : 98);
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->tensor[0].stored_id, 18);
@@ -339,13 +325,11 @@ TEST("version 1 has its own type ids")
 TEST("tensor names are distinguished up to a NUL")
 {
     for (int differ = 0; differ < 2; differ++) {
-        struct build b;
         struct gguf *g = NULL;
         struct err e = {0};
         size_t n;
-        build_init(&b, 3, false);
-        build_tensor(&b, "aXb", I32, (uint64_t[]){8}, 1, NULL, 32);
-        build_tensor(&b, "aXc", I32, (uint64_t[]){8}, 1, NULL, 32);
+        struct build b = build_of(3, false);
+        build_text(&b, ">aXb I32 8|>aXc I32 8");
         uint8_t *image = build_finish(&b, &n);
         for (size_t i = 0; i + 3 <= n; i++)
             if (memcmp(image + i, "aX", 2) == 0 && (image[i + 2] == 'b' || !differ))
@@ -363,8 +347,7 @@ TEST("tensor names are distinguished up to a NUL")
  * NUL. */
 TEST("a key with a NUL that equals no other is read")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_raw(&b, "a\0b", 3, GGUF_U32, "\1\0\0\0", 4);
     build_raw(&b, "\0", 1, GGUF_U32, "\2\0\0\0", 4);
     struct parsed p = parse_build(&b, 0);
@@ -398,8 +381,7 @@ TEST("gaps, order, a missing tail and trailing bytes are noted")
         {0, 32, false, 1, GGUF_ANOMALY_TRAILING, 64}, /* padded to 32 bytes */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct build b;
-        build_init(&b, 3, false);
+        struct build b = build_of(3, false);
         two(&b, rows[i].first, rows[i].second);
         b.no_tail = rows[i].no_tail;
         buf_zero(&b.data, rows[i].trailing);
@@ -416,11 +398,8 @@ TEST("gaps, order, a missing tail and trailing bytes are noted")
  * order. */
 TEST("tensors without elements may share an offset")
 {
-    struct build b;
-    build_init(&b, 3, false);
-    build_tensor_at(&b, "zero", F32, (uint64_t[]){0}, 1, 0, NULL, 0);
-    build_tensor_at(&b, "a", F32, (uint64_t[]){3}, 1, 0, NULL, 12);
-    build_tensor_at(&b, "b", F32, (uint64_t[]){3}, 1, 32, NULL, 12);
+    struct build b = build_of(3, false);
+    build_text(&b, ">zero F32 0 0 0|>a F32 3 12 0|>b F32 3 12 32");
     struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(p.g->anomalies, 0);
     parsed_free(&p);
@@ -429,12 +408,10 @@ TEST("tensors without elements may share an offset")
 TEST("alignments from 1 to 65536 are accepted")
 {
     for (uint32_t align = 1; align <= 1 << 16; align *= 2) {
-        struct build b;
-        build_init(&b, 3, align & 0x5555);
+        struct build b = build_of(3, align & 0x5555);
         b.alignment = align;
         build_u32(&b, "general.alignment", align);
-        build_tensor(&b, "a", I8, (uint64_t[]){3}, 1, NULL, 3);
-        build_tensor(&b, "b", I8, (uint64_t[]){3}, 1, NULL, 3);
+        build_text(&b, ">a I8 3|>b I8 3");
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->alignment, align);
         CU_ASSERT_EQUAL(p.g->data_off % align, 0);
@@ -450,8 +427,7 @@ TEST("alignments from 1 to 65536 are accepted")
  * incomplete. */
 TEST("an incomplete download is shown on request")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     two(&b, 0, 32);
     size_t n;
     uint8_t *image = build_finish(&b, &n);

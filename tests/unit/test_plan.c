@@ -40,14 +40,12 @@ static void image_parse(struct content *im)
 
 static void put_tensors(struct build *b)
 {
-    build_tensor(b, "one", F32, (uint64_t[]){5}, 1, NULL, 20);
-    build_tensor(b, "two", I8, (uint64_t[]){3, 7}, 2, NULL, 21);
+    build_text(b, ">one F32 5|>two I8 3x7");
 }
 
 static void make_model(struct content *im, bool tensors, bool no_tail, uint32_t alignment)
 {
-    struct build b;
-    build_init(&b, 3, alignment == 64);
+    struct build b = build_of(3, alignment == 64);
     b.alignment = alignment;
     b.pad_byte = 0xee;
     build_str(&b, "general.architecture", "test");
@@ -262,28 +260,27 @@ static int refuse(struct build *b, const char *op, const void *value, size_t n, 
 
 TEST("files that cannot be edited are refused")
 {
-    struct build b;
-    build_init(&b, 1, false);
+    struct build b = build_of(1, false);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
-    build_init(&b, 2, false);
+    b = build_of(2, false);
     b.fmt.nul = true;
     build_str(&b, "x", "y");
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
-    build_init(&b, 3, false);
+    b = build_of(3, false);
     build_raw(&b, "key\0x", 5, GGUF_U32, "abcd", 4); /* the new key equals this one up to a NUL */
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EINVAL);
-    build_init(&b, 3, false);
+    b = build_of(3, false);
     put_tensors(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, GGUF_PARTIAL, 32), -EROFS);
-    build_init(&b, 3, false); /* a tensor of unknown type that begins where the file ends */
+    b = build_of(3, false); /* a tensor of unknown type that begins where the file ends */
     build_tensor_at(&b, "empty", UNKNOWN, (uint64_t[]){8}, 1, 32, NULL, 0);
     build_tensor_at(&b, "full", F32, (uint64_t[]){8}, 1, 0, NULL, 32);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
-    build_init(&b, 3, false); /* a tensor of unknown type without elements */
+    b = build_of(3, false); /* a tensor of unknown type without elements */
     build_tensor(&b, "none", UNKNOWN, (uint64_t[]){0}, 1, NULL, 0);
     put_tensors(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
-    build_init(&b, 3, false);
+    b = build_of(3, false);
     put_tensors(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
 }
@@ -311,8 +308,7 @@ TEST("bytes that are not a value are refused")
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         for (int more = 0; more < 4; more++) {
-            struct build b;
-            build_init(&b, 3, false);
+            struct build b = build_of(3, false);
             build_u32(&b, "key", 1);
             if (more % 2) /* a value that is too short would swallow the bytes of this key */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
@@ -325,14 +321,13 @@ TEST("bytes that are not a value are refused")
 
 TEST("a header that becomes too large with its reserve is refused")
 {
-    struct build b;
     size_t n;
     struct gguf *g = NULL;
     struct err e = {0};
     const struct edit_options o = {.reserve = 65536};
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     put_tensors(&b);
     uint8_t *bytes = build_finish(&b, &n);
     struct source s = source_mem(bytes, n);

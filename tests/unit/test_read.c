@@ -56,20 +56,15 @@ static void q8_values(uint8_t *dst)
 
 static struct tree_image model(bool big)
 {
-    struct build b;
     uint8_t w[48], q[68], words[6];
     put_floats(w, 12, big);
     for (uint16_t i = 0; i < 3; i++)
         put_u16(words + 2 * i, (uint16_t)(0x0102 * (i + 1)), big);
     put_q8(q, big);
-    build_init(&b, 3, big);
-    build_str(&b, "general.architecture", "test");
-    build_str(&b, "general.name", "two\nlines\n");
+    struct build b = build_of(3, big);
+    build_text(&b, "general.architecture=test|general.name=two\nlines\n");
     build_f32(&b, "a.f", 0.1f);
-    build_array(&b, "a.list", GGUF_STRING, 2);
-    build_item_str(&b, "x\"");
-    build_item_str(&b, "");
-    build_array(&b, "a.empty", GGUF_U8, 0);
+    build_text(&b, "a.list:array=string[x\",]|a.empty:array=u8[]");
     build_tensor(&b, "w", F32, (uint64_t[]){4, 3}, 2, w, 48);
     build_tensor(&b, "q", Q8_0, (uint64_t[]){64}, 1, q, 68);
     build_tensor(&b, "s", F32, NULL, 0, w + 4, 4);
@@ -188,7 +183,7 @@ TEST("tensor files can be read from every offset in both byte orders")
 static void build_spaced(struct build *b, bool big, int spaces)
 {
     char reserve[200];
-    build_init(b, 3, big);
+    *b = build_of(3, big);
     build_str(b, "general.architecture", "test");
     memset(reserve, ' ', sizeof(reserve));
     if (spaces >= 0)
@@ -219,10 +214,9 @@ TEST("model.gguf omits the reserve")
 TEST("tensors.txt shows the tensors")
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
-    struct build b;
     memset(name, 'n', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "a\n", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     build_tensor(&b, "\xc3\xa4\xff", NO_SUCH, NULL, 0, NULL, 8);
     build_tensor(&b, name, Q8_0, (uint64_t[]){32}, 1, NULL, 34);
@@ -264,8 +258,7 @@ static void info_is(const struct tree_image *m, const char *before, const char *
 
 TEST("info is safe for a terminal")
 {
-    struct build b;
-    build_init(&b, 2, false);
+    struct build b = build_of(2, false);
     build_str(&b, "general.name", "evil\x1b[31m");
     build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     struct tree_image m = image_open(&b, &plain);
@@ -283,46 +276,29 @@ TEST("info is safe for a terminal")
 
 TEST("info describes the model")
 {
-    struct build b;
-    build_init(&b, 3, false);
-    build_str(&b, "general.name", "A model");
-    build_str(&b, "general.architecture", "llama");
-    build_str(&b, "general.license", "mit");
-    build_u32(&b, "llama.context_length", 4096);
-    build_u32(&b, "llama.block_count", 32);
-    build_u32(&b, "llama.embedding_length", 512);
-    build_u32(&b, "llama.attention.head_count", 8);
-    build_u32(&b, "llama.attention.head_count_kv", 2);
-    build_str(&b, "tokenizer.ggml.model", "gpt2");
+    struct build b = build_of(3, false);
+    build_text(&b, "general.name=A model|general.architecture=llama|general.license=mit|"
+                   "llama.context_length:u32=4096|llama.block_count:u32=32|"
+                   "llama.embedding_length:u32=512|llama.attention.head_count:u32=8|"
+                   "llama.attention.head_count_kv:u32=2|tokenizer.ggml.model=gpt2");
     build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 2);
     build_item_str(&b, "<s>");
     build_item_str(&b, "\x1b");
-    build_u32(&b, "tokenizer.ggml.bos_token_id", 0);
-    build_u32(&b, "tokenizer.ggml.eos_token_id", 1);
-    build_u32(&b, "tokenizer.ggml.padding_token_id", 7);
-    build_str(&b, "tokenizer.chat_template", "{{ x }}");
-    build_u32(&b, "general.file_type", 15);
-    build_str(&b, "general.author", "A. Uthor");
-    build_str(&b, "general.base_model.0.name", "First");
-    build_str(&b, "general.base_model.1.name", "Second");
-    build_str(&b, "general.url", "https://example.org/m");
-    build_u32(&b, "llama.feed_forward_length", 1376);
+    build_text(&b, "tokenizer.ggml.bos_token_id:u32=0|tokenizer.ggml.eos_token_id:u32=1|"
+                   "tokenizer.ggml.padding_token_id:u32=7|tokenizer.chat_template={{ x }}|"
+                   "general.file_type:u32=15|general.author=A. Uthor|"
+                   "general.base_model.0.name=First|general.base_model.1.name=Second|"
+                   "general.url=https://example.org/m|llama.feed_forward_length:u32=1376");
     build_num(&b, "llama.rope.freq_base", GGUF_F32, 0x48f42400); /* 500000 */
     build_str(&b, "llama.rope.scaling.type", "yarn");
     build_num(&b, "llama.rope.scaling.factor", GGUF_F32, 0x40800000); /* 4 */
-    build_u32(&b, "llama.rope.dimension_count", 64);
-    build_u32(&b, "llama.expert_count", 8);
-    build_u32(&b, "llama.expert_used_count", 2);
-    build_str(&b, "general.type", "adapter");
-    build_str(&b, "adapter.type", "lora");
+    build_text(&b, "llama.rope.dimension_count:u32=64|llama.expert_count:u32=8|"
+                   "llama.expert_used_count:u32=2|general.type=adapter|adapter.type=lora");
     build_num(&b, "adapter.lora.alpha", GGUF_F32, 0x41800000); /* 16 */
-    build_str(&b, "quantize.imatrix.file", "im.gguf");
-    build_num(&b, "quantize.imatrix.chunks_count", GGUF_I32, 125);
-    build_num(&b, "general.sampling.top_k", GGUF_I32, 20);
+    build_text(&b, "quantize.imatrix.file=im.gguf|quantize.imatrix.chunks_count:i32=125|"
+                   "general.sampling.top_k:i32=20");
     build_num(&b, "general.sampling.temp", GGUF_F32, 0x3f000000); /* 0.5 */
-    build_tensor(&b, "t", F32, (uint64_t[]){24}, 1, NULL, 96);
-    build_tensor(&b, "q", Q8_0, (uint64_t[]){32}, 1, NULL, 34);
-    build_str(&b, "ggufs.reserve", "  ");
+    build_text(&b, ">t F32 24|>q Q8_0 32|ggufs.reserve=  ");
     struct tree_image m = image_open(&b, &plain);
     info_is(&m,
             "name:            A model\narchitecture:    llama\ntype:            adapter, lora, "
@@ -351,11 +327,9 @@ TEST("info describes the model")
 /* The findings, and their size for stat, which are rendered again for each reader. */
 TEST("check reports faults")
 {
-    struct build b;
     char text[4096];
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "test");
-    build_tensor(&b, "output.weight", F32, (uint64_t[]){3}, 1, NULL, 12);
+    struct build b = build_of(3, false);
+    build_text(&b, "general.architecture=test|>output.weight F32 3");
     b.pad_byte = 1;
     struct tree_image m = image_open(&b, &plain);
     struct stat st = image_stat(&m, "check");
@@ -384,8 +358,7 @@ enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
  * own. */
 static struct tree_image large(const struct tree_options *o)
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.name", "large");
     build_tensor(&b, "a", F32, (uint64_t[]){3 * PAGE}, 1, NULL, 12 * PAGE);
     build_tensor(&b, "q", Q8_0, (uint64_t[]){32 * BLOCKS}, 1, NULL, Q8_BYTES);
@@ -489,11 +462,10 @@ TEST("an incomplete download is shown only on request")
 /* With the maximum number of elements, views have the largest sizes that can be shown. */
 TEST("a tensor with the maximum number of values shows its sizes")
 {
-    struct build b;
     struct tree_image m;
     struct err e = {0};
     size_t n;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "h", I8, (uint64_t[]){GGUF_MAX_ELEMENTS}, 1, NULL, 0);
     uint8_t *image = build_finish(&b, &n);
     CU_ASSERT_EQUAL(image_try(image, n, &plain, &m, &e), -ENODATA);

@@ -63,17 +63,13 @@ void *__wrap_realloc(void *p, size_t n)
 
 static struct place begin(void)
 {
-    struct build b;
     char *text = malloc(TEXT + 1);
     memset(text, 'x', TEXT);
     text[TEXT] = '\0';
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "test");
     build_str(&b, "a.big", text);
-    build_u32(&b, "a.small", 7);
-    build_str(&b, "a.other", "one");
-    build_array(&b, "a.list", GGUF_I64, 0);
-    build_tensor(&b, "t", 0, (uint64_t[]){5}, 1, NULL, 20);
+    build_text(&b, "a.small:u32=7|a.other=one|a.list:array=i64[]|>t F32 5");
     free(text);
     const struct place p = place_of(&b);
     tree = image_tree(p.model, &(struct tree_options){.commit = LIVE_COMMIT_SYNC});
@@ -167,8 +163,7 @@ TEST("a key is read while another call does something large")
  * the last of them, with the lock held. */
 TEST("a file of drafts is closed without the lock")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "test");
     struct place p = place_of(&b);
     struct edit_file f = {.sys = &sys_libc, .dir = p.dir, .fd = -1, .name = NAME};

@@ -134,7 +134,7 @@ static const struct shard first = {.count = 2, .total = 2, .tensor = "t"},
 
 static void build_shard(struct build *b, const struct shard *s)
 {
-    build_init(b, s->old ? 2 : 3, s->big);
+    *b = build_of(s->old ? 2 : 3, s->big);
     build_str(b, "general.architecture", "llama");
     if (s->no >= 0)
         build_num(b, "split.no", GGUF_U16, (uint64_t)s->no);
@@ -285,8 +285,7 @@ TEST("shards that are too large together cannot be merged")
     struct gguf *made = NULL;
     struct err e = {0};
     for (size_t k = 0; k < 2; k++) {
-        struct build b;
-        build_init(&b, 3, false);
+        struct build b = build_of(3, false);
         build_tensor(&b, k ? "v" : "u", F32, SHAPE(GGUF_MAX_ELEMENTS), NULL, 4);
         p[k] = parse_build(&b, GGUF_PARTIAL);
     }

@@ -19,9 +19,8 @@ static struct tree_entry second;
 
 static void put(const char *name)
 {
-    struct build b;
     size_t n;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "llama");
     uint8_t *image = build_finish(&b, &n);
     int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL, 0600);

@@ -49,9 +49,8 @@ static int parse_medium(struct build *b, uint64_t fails_at, struct err *e)
 /* Headers are checked against the limit before memory is allocated for them. */
 TEST("a header over the limit is refused without being read")
 {
-    struct build b;
     struct err e = {0};
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_array(&b, "k", GGUF_U64, 1 << 30);
     CU_ASSERT_EQUAL(parse_medium(&b, UINT64_MAX, &e), -EFBIG);
     CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: the header is over "
@@ -60,13 +59,12 @@ TEST("a header over the limit is refused without being read")
 
 TEST("a medium that fails gives EIO")
 {
-    struct build b;
     struct err e = {0};
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_u32(&b, "k", 1);
     CU_ASSERT_EQUAL(parse_medium(&b, 0, &e), -EIO);
     CU_ASSERT_STRING_EQUAL(e.msg, "magic at byte 0: Input/output error");
-    build_init(&b, 3, false);
+    b = build_of(3, false);
     build_array(&b, "k", GGUF_U8, 1 << 20);
     CU_ASSERT_EQUAL(parse_medium(&b, 1 << 20, &e), -EIO);
     CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: Input/output error");
@@ -76,12 +74,11 @@ TEST("a medium that fails gives EIO")
 TEST("names in messages are escaped and shortened")
 {
     char name[2000];
-    struct build b;
     struct err e;
     struct gguf *g = NULL;
     size_t n;
     memset(name, '\n', sizeof(name));
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_raw(&b, name, sizeof(name), 99, NULL, 0);
     build_u32(&b, "room", 0);
     uint8_t *image = build_finish(&b, &n);
@@ -96,10 +93,9 @@ TEST("names in messages are escaped and shortened")
 /* A model whose header is read from a file in several steps equals the same model in memory. */
 TEST("a file is read, even if it is truncated meanwhile")
 {
-    struct build b;
     struct gguf *g = NULL;
     struct source s;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_array(&b, "k", GGUF_U8, 1 << 20);
     buf_zero(&b.keys, 1 << 20);
     build_str(&b, "last", "one");
@@ -141,11 +137,10 @@ TEST("only regular files can be sources")
 TEST("200,000 keys are found, and duplicate names are refused")
 {
     enum { N = 200000 };
-    struct build b;
     struct gguf *g;
     size_t n;
     char key[16];
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     for (uint32_t i = 0; i < N; i++) {
         (void)snprintf(key, sizeof(key), "key.%u", i);
         build_u32(&b, key, i);

@@ -81,12 +81,11 @@ TEST("a refused edit changes nothing")
 
 static void split_by(const char *key)
 {
-    struct build b;
     struct gguf *g;
     struct edit_change c;
     struct err e = {0};
     size_t n;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_num(&b, key, GGUF_U16, 2);
     build_tensor(&b, "a", F32, SHAPE(1), "abcd", 4);
     uint8_t *image = build_finish(&b, &n);

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "build_gguf.h"
 #include "gguf/value.h"
 #include "soak.h"
 #include "text/json.h"
@@ -25,63 +26,6 @@ static const struct gguf_format v1_draft = {.version = 1, .len_width = 4, .draft
 /* The first two can be written. */
 static const struct gguf_format *const formats[] = {&v3, &v2_big, &v1_nul, &v1_draft};
 enum { WRITABLE = 2 };
-
-/* ---- values in file format ---- */
-
-/* Return the type whose name is at p, and move p behind it. */
-static uint32_t type_at(const char **p)
-{
-    const size_t n = strcspn(*p, "[");
-    for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
-        if (strlen(gguf_types[i].name) == n && memcmp(*p, gguf_types[i].name, n) == 0) {
-            *p += n;
-            return i;
-        }
-    CU_FAIL_FATAL("no such type");
-    return 0;
-}
-
-static const char *put(struct buf *b, const struct gguf_format *fmt, uint32_t type, const char *p,
-                       const char *ends);
-
-/* Put TYPE[ITEM,ITEM...]. */
-static const char *put_array(struct buf *b, const struct gguf_format *fmt, const char *p)
-{
-    CLEANUP(buf_free) struct buf items = BUF_INIT;
-    uint64_t count = 0;
-    const uint32_t elem = type_at(&p);
-    for (p++; *p != ']'; count++) {
-        p = put(&items, fmt, elem, p, ",]");
-        p += *p == ',';
-    }
-    if (fmt->draft)
-        buf_uint(b, count, 4, fmt->big);
-    buf_uint(b, elem, 4, fmt->big);
-    if (!fmt->draft)
-        buf_uint(b, count, fmt->len_width, fmt->big);
-    buf_add(b, items.data, items.len);
-    return p + 1;
-}
-
-/* Put a value: the bits of a number, the bytes of a string (^: NUL), or an array as above. It ends
- * at any of these bytes. */
-static const char *put(struct buf *b, const struct gguf_format *fmt, uint32_t type, const char *p,
-                       const char *ends)
-{
-    char *end;
-    if (type == GGUF_ARRAY)
-        return put_array(b, fmt, p);
-    if (type != GGUF_STRING) {
-        buf_uint(b, strtoull(p, &end, 0), gguf_types[type].width, fmt->big);
-        return end;
-    }
-    const size_t n = strcspn(p, ends);
-    buf_uint(b, n + fmt->nul, fmt->len_width, fmt->big);
-    for (size_t i = 0; i < n; i++)
-        buf_char(b, (char)(p[i] == '^' ? '\0' : p[i]));
-    buf_zero(b, fmt->nul);
-    return p + n;
-}
 
 /* Check that two texts or payloads are equal. */
 static void same(const struct buf *got, const void *want, size_t n, const char *what)
@@ -180,8 +124,8 @@ TEST("values are shown as text and JSON, and the text gives the same bytes")
         for (size_t f = 0; f < COUNT(formats); f++) {
             CLEANUP(buf_free) struct buf payload = BUF_INIT;
             const char *name = shown[i].type;
-            const uint32_t type = type_at(&name);
-            (void)put(&payload, formats[f], type, shown[i].value, "");
+            const uint32_t type = build_type(&name);
+            (void)build_value(&payload, formats[f], type, shown[i].value, "");
             struct gguf_value v = gguf_value_at(formats[f], type, payload.data);
             CU_ASSERT_PTR_EQUAL(gguf_value_end(&v), payload.data + payload.len);
             check_written(text_value, &v, shown[i].text);
@@ -205,7 +149,7 @@ TEST("a byte that needs an escape is found at any position")
             CLEANUP(buf_free) struct buf b = BUF_INIT;
             s[at] = row[k].byte;
             (void)snprintf(want, sizeof(want), "\"%*s%s%*s\"", at, "", row[k].escape, 19 - at, "");
-            (void)put(&b, &v3, GGUF_STRING, s, "");
+            (void)build_value(&b, &v3, GGUF_STRING, s, "");
             struct gguf_value v = gguf_value_at(&v3, GGUF_STRING, b.data);
             check_written(json_value, &v, want);
         }
@@ -328,12 +272,12 @@ static const struct {
 static uint32_t type_of(const char *name, uint32_t *elem)
 {
     char part[16];
-    const uint32_t type = type_at(&name);
+    const uint32_t type = build_type(&name);
     *elem = 0;
     if (type == GGUF_ARRAY) {
         (void)snprintf(part, sizeof(part), "%.*s", (int)strlen(name) - 2, name + 1);
         const char *p = part;
-        *elem = type_at(&p);
+        *elem = build_type(&p);
     }
     return type;
 }
@@ -351,7 +295,7 @@ TEST("texts are parsed in both byte orders")
         const struct gguf_format *fmt = formats[i % WRITABLE];
         CLEANUP(buf_free) struct buf got = BUF_INIT, want = BUF_INIT;
         uint32_t elem, type = type_of(taken[i / 2].type, &elem);
-        (void)put(&want, fmt, type, taken[i / 2].value, "");
+        (void)build_value(&want, fmt, type, taken[i / 2].value, "");
         CU_ASSERT_EQUAL(parse(fmt, taken[i / 2].type, taken[i / 2].text, NULL, &got, NULL), 0);
         same(&got, want.data, want.len, taken[i / 2].text);
     }
@@ -419,8 +363,8 @@ TEST("what is not changed keeps its bytes")
         const struct gguf_format *fmt = formats[i % WRITABLE];
         CLEANUP(buf_free) struct buf was = BUF_INIT, got = BUF_INIT, want = BUF_INIT;
         uint32_t elem, type = type_of(changes[i / 2].type, &elem);
-        (void)put(&was, fmt, type, changes[i / 2].was, "");
-        (void)put(&want, fmt, type, changes[i / 2].value, "");
+        (void)build_value(&was, fmt, type, changes[i / 2].was, "");
+        (void)build_value(&want, fmt, type, changes[i / 2].value, "");
         const struct gguf_value old = gguf_value_at(fmt, type, was.data);
         CU_ASSERT_EQUAL(parse(fmt, changes[i / 2].type, changes[i / 2].text, &old, &got, NULL), 0);
         same(&got, want.data, want.len, changes[i / 2].text);

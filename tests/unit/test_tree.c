@@ -29,22 +29,13 @@ static void put_model(struct build *b, bool big)
 {
     char name[301];
     long_name(name);
-    build_init(b, 3, big);
-    build_str(b, "general.architecture", "test");
-    build_u32(b, "z.last", 42);
-    build_array(b, "a.list", GGUF_I32, 2);
-    build_item_num(b, GGUF_I32, 1);
-    build_item_num(b, GGUF_I32, (uint32_t)-2);
-    build_array(b, "a.empty", GGUF_STRING, 0);
-    build_str(b, "a/b", "");
-    build_str(b, ".", "dot");
+    *b = build_of(3, big);
+    build_text(b, "general.architecture=test|z.last:u32=42|a.list:array=i32[1,-2]|"
+                  "a.empty:array=string[]|a/b=|.=dot");
     build_u32(b, name, 1);
     build_tensor(b, "w", F32, (uint64_t[]){4, 3}, 2, NULL, 48);
     build_tensor(b, "", F16, (uint64_t[]){5}, 1, NULL, 10);
-    build_tensor(b, "blk.0/q", Q8_0, (uint64_t[]){32, 2}, 2, NULL, 68);
-    build_tensor(b, "new", NO_SUCH, (uint64_t[]){3}, 1, NULL, 8);
-    build_tensor(b, "q5", Q5_0, (uint64_t[]){32}, 1, NULL, 22);
-    build_tensor(b, "scalar", F32, NULL, 0, NULL, 4);
+    build_text(b, ">blk.0/q Q8_0 32x2|>new 9999 3 8|>q5 Q5_0 32|>scalar F32 -");
 }
 
 static struct tree_image model(void)
@@ -142,8 +133,7 @@ TEST("a listing can continue after any entry")
 
 TEST("a model without keys and tensors is shown")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     struct tree_image m = image_open(&b, &plain);
     lists(&m, "tensors", "");
     lists(&m, "metadata", "");

@@ -81,8 +81,7 @@ static struct scan_result scan_one(struct parsed *p)
 static struct scan_result scan_blocks(uint32_t id, const uint8_t *bytes, bool big)
 {
     const struct quant_type *t = quant_find(id);
-    struct build b;
-    build_init(&b, 3, big);
+    struct build b = build_of(3, big);
     build_tensor(&b, "t", id, (uint64_t[]){t->block_len, BLOCKS}, 2, bytes,
                  (size_t)BLOCKS * t->block_bytes);
     build_tensor(&b, "u", I8_ID, (uint64_t[]){3}, 1, "abc", 3);
@@ -144,11 +143,10 @@ TEST("the first finding of several pieces is reported")
 {
     enum { N = 3000000 };
     uint8_t *bytes = calloc(N, 4);
-    struct build b;
     CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
     for (size_t i = 123457; i < N; i += 1000000)
         put_u32(bytes + 4 * i, 0x7f800000 + (uint32_t)(i & 2), false);
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){N}, 1, bytes, 4 * (size_t)N);
     struct parsed p = parse_build(&b, 0);
     struct scan_result r = scan_one(&p);
@@ -162,8 +160,7 @@ TEST("data is truncated during a scan")
 {
     struct map m;
     struct scan_result found[1] = {{0}};
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){5000}, 1, NULL, 20000);
     struct parsed p = parse_build(&b, 0);
     int fd = memfd_create("model", MFD_CLOEXEC);
@@ -180,8 +177,7 @@ TEST("data is truncated during a scan")
 /* Missing data is not read. */
 TEST("missing data is not read")
 {
-    struct build b;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){1000}, 1, NULL, 4000);
     struct parsed p = parse_build(&b, 0);
     p.size -= 100;

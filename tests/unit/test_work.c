@@ -29,11 +29,10 @@ struct model {
  * each of the others. */
 static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
 {
-    struct build b;
     struct model m = {NULL, NULL, VIEW_INIT};
     struct gguf *g = NULL;
     size_t n;
-    build_init(&b, 3, false);
+    struct build b = build_of(3, false);
     float *x = malloc(large * sizeof(*x));
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
     for (uint64_t i = 0; i < large; i++) {
