@@ -242,7 +242,7 @@ static void described_tensor(struct build *b, const char *text)
     if (fields < 3)
         abort();
     for (char *p = shape; *p && *p != '-'; p += *p == 'x')
-        n_elem *= dims[n_dims++] = strtoull(p, &p, 0);
+        n_elem *= dims[n_dims++] = strtoull(p, &p, 10);
     const struct quant_type *t = quant_find(type_id_of(type));
     if (fields == 3 && t && t->block_len)
         n = n_elem / t->block_len * t->block_bytes;
@@ -265,7 +265,11 @@ void build_text(struct build *b, const char *text)
         const size_t n = strcspn(text, ":=");
         const char *value = text + n;
         const uint32_t type = *value++ == ':' ? build_type(&value) : GGUF_STRING;
-        begin(b, text, n, type);
+        char key[128];
+        (void)snprintf(key, sizeof(key), "%.*s", (int)n, text);
+        for (char *p = key; (p = strchr(p, '^'));)
+            *p = '\0';
+        begin(b, key, n, type);
         (void)build_value(&b->keys, &b->fmt, type, value + (text[n] == ':'), "|");
     }
 }

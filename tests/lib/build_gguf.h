@@ -38,7 +38,7 @@ struct build build_draft(void);
 
 /*
  * Add what is described, separated by '|':
- *     KEY=TEXT              a string, in which ^ is a NUL
+ *     KEY=TEXT              a string; in both, ^ is a NUL
  *     KEY:TYPE=VALUE        a number, by its bits; an array, as u8[1,2] or array[u8[],string[a,b]]
  *     >NAME TYPE DIMENSIONS [BYTES [OFFSET]]     a tensor, as below, of a named type or with an id;
  *                           4x2: the fastest first; -: a scalar; BYTES: if not those of the type
