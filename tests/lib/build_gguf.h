@@ -13,6 +13,7 @@
 #define TESTS_LIB_BUILD_GGUF_H
 
 #include "base/buf.h"
+#include "gguf/gguf.h"
 #include "gguf/value.h"
 
 enum { BUILD_MAX_TENSORS = 64 };
@@ -78,5 +79,11 @@ void build_tensor_at(struct build *b, const char *name, uint32_t type_id, const 
 
 /* Return the image, which the caller owns. */
 uint8_t *build_finish(struct build *b, size_t *size);
+
+/* CLEANUP(gguf_drop) struct gguf *g: frees it. */
+static inline void gguf_drop(struct gguf **g)
+{
+    gguf_free(*g);
+}
 
 #endif

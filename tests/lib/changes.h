@@ -31,4 +31,9 @@ static inline struct log *memory_draft(const void *bytes, size_t n)
     return d;
 }
 
+static inline void log_drop(struct log **d)
+{
+    log_unref(*d);
+}
+
 #endif

@@ -70,6 +70,11 @@ pid_t cu_fork(void)
     return fork();
 }
 
+void free_it(void *p)
+{
+    free(*(void **)p);
+}
+
 /* Keep only the tests that GGUFS_ONLY selects. */
 static void choose(CU_TestInfo *tests)
 {

@@ -23,4 +23,7 @@ int cu_run(const char *suite, CU_TestInfo *tests);
  * the test's threads to exit, so the caller must already have asked them to end. */
 pid_t cu_fork(void);
 
+/* CLEANUP(free_it) char *p: frees it. */
+void free_it(void *p);
+
 #endif

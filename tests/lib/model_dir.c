@@ -325,7 +325,7 @@ int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, s
 void check_readers(const struct fixture *x, const struct edit *d)
 {
     const struct timespec until = {0};
-    struct edit_file f;
+    CLEANUP(edit_file_close) struct edit_file f;
     struct edit_id id;
     struct err planted, e = {0};
     struct stat st;
@@ -338,7 +338,6 @@ void check_readers(const struct fixture *x, const struct edit *d)
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "--recover"));
         CU_ASSERT_EQUAL(fstatat(x->dir, JOURNAL, &st, 0), 0);
     }
-    edit_file_close(&f);
 }
 
 /* True if any process holds the model's lock. */
@@ -363,11 +362,11 @@ const struct sys *calm(void)
 void check_next(struct fixture *x, struct edit_file *f)
 {
     size_t n;
-    struct edit d;
+    CLEANUP(edit_done) struct edit d;
     struct edit_result res;
     struct err e = {0};
-    uint8_t *now = get_file(x->dir, NAME, &n);
-    struct gguf *g = gguf_in(now, n);
+    CLEANUP(free_it) uint8_t *now = get_file(x->dir, NAME, &n);
+    CLEANUP(gguf_drop) struct gguf *g = gguf_in(now, n);
     make_edit(&d, g, now, n, EDIT_COPY, 'z', 55);
     f->sys = calm();
     int r = commit(f, &d, &res, &e);
@@ -377,9 +376,6 @@ void check_next(struct fixture *x, struct edit_file *f)
     CU_ASSERT_TRUE(is_new(x, &d));
     CU_ASSERT_TRUE(is_locked(x));
     CU_ASSERT_EQUAL(files(x), 1);
-    edit_done(&d);
-    gguf_free(g);
-    free(now);
 }
 
 void scene_begin(struct scene *s, enum edit_strategy how, size_t n)

@@ -68,11 +68,10 @@ static void put_tensors(struct build *b, bool large)
     build_tensor(b, "b", F32, SHAPE(3, 2), values, 24);
     build_tensor(b, "c", I8, SHAPE(4), "wxyz", 4);
     size_t n = large ? LARGE_SIZE : 20000;
-    uint8_t *dots = malloc(n);
+    CLEANUP(free_it) uint8_t *dots = malloc(n);
     CU_ASSERT_PTR_NOT_NULL_FATAL(dots);
     memset(dots, '.', n);
     build_tensor(b, large ? "big" : "z", I8, SHAPE(n), dots, n);
-    free(dots);
 }
 
 static void put_deep(struct build *b)

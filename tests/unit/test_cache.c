@@ -111,13 +111,12 @@ TEST("cache sizes of published models equal those computed by hand")
         bool valued = row->more[0].name && strstr(row->more[0].name, "value_length");
         if (row->key && !valued)
             put(&b, row, &(struct key){"attention.value_length", row->key, 0, 0});
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(cache_of(p.g, &c), row->token > 0);
         CU_ASSERT_EQUAL(c.token, row->token);
         CU_ASSERT_EQUAL(c.whole, row->whole);
         if (c.token != row->token || c.whole != row->whole)
             (void)printf("    %s: %llu, %llu\n", row->arch, (unsigned long long)c.token,
                          (unsigned long long)c.whole);
-        parsed_free(&p);
     }
 }

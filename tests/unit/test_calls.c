@@ -232,7 +232,7 @@ static int want_of(const struct row_of_calls *row, size_t column, int kind)
 
 static void check(const struct row_of_calls *row, size_t column, int kind)
 {
-    struct place p;
+    CLEANUP(drop_place) struct place p;
     const struct column *on = &columns[column];
     struct tree *other, *t = open_kind(kind, &p, &other);
     const struct tree_image m = {.t = t};
@@ -251,7 +251,6 @@ static void check(const struct row_of_calls *row, size_t column, int kind)
     tree_close(other);
     (void)tree_finish(t);
     tree_close(t);
-    drop_place(&p);
 }
 
 TEST("each call is refused on each wrong kind of file")

@@ -128,14 +128,13 @@ static int add_ops(struct edit_change *c, const char *ops, struct err *e)
 static void spell_change(const struct edit_change *c, struct buf *out)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    uint64_t *end;
+    CLEANUP(free_it) uint64_t *end;
     size_t n;
     CU_ASSERT_EQUAL_FATAL(edit_change_keys(c, &b, &end, &n), 0);
     CU_ASSERT_EQUAL(c->bytes, 24 + b.len + c->on.g->head_len - c->on.g->info_off);
     out->len = 0;
     spell(c->on.g, &b, end, n, out);
     buf_char(out, '\0');
-    free(end);
 }
 
 static void check_row(const struct gguf *g, const struct row *row)
@@ -162,12 +161,10 @@ static void check_row(const struct gguf *g, const struct row *row)
 
 TEST("operations keep places; invalid ones are refused")
 {
-    uint8_t *image;
-    struct gguf *g = model(&image);
+    CLEANUP(free_it) uint8_t *image;
+    CLEANUP(gguf_drop) struct gguf *g = model(&image);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         check_row(g, &rows[i]);
-    gguf_free(g);
-    free(image);
 }
 
 static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t width,
@@ -184,8 +181,8 @@ static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t
 
 TEST("general.alignment is a u32 power of two from 8 to 2^20")
 {
-    uint8_t *image;
-    struct gguf *g = model(&image);
+    CLEANUP(free_it) uint8_t *image;
+    CLEANUP(gguf_drop) struct gguf *g = model(&image);
     uint64_t got;
     for (uint64_t v = 1; v <= (uint64_t)1 << 21; v *= 2) {
         bool good = v >= 8 && v <= (uint64_t)1 << 20;
@@ -201,14 +198,12 @@ TEST("general.alignment is a u32 power of two from 8 to 2^20")
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_remove(&c, "general.alignment", 17, NULL), 0);
     CU_ASSERT_EQUAL(edit_alignment(&c), 32);
-    gguf_free(g);
-    free(image);
 }
 
 TEST("names are neither empty nor too long")
 {
-    uint8_t *image;
-    struct gguf *g = model(&image);
+    CLEANUP(free_it) uint8_t *image;
+    CLEANUP(gguf_drop) struct gguf *g = model(&image);
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     memset(buf_extend(&name, EDIT_MAX_KEY + 1), 'k', EDIT_MAX_KEY + 1);
     CLEANUP(edit_change_free) struct edit_change c;
@@ -216,6 +211,4 @@ TEST("names are neither empty nor too long")
     CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, EDIT_MAX_KEY + 1, NULL), -EINVAL);
     CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, EDIT_MAX_KEY, NULL), 0);
     CU_ASSERT_EQUAL(set_bytes(&c, "", 0, GGUF_U8, "x", 1, NULL), -EINVAL);
-    gguf_free(g);
-    free(image);
 }

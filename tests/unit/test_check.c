@@ -445,7 +445,7 @@ static void run_row(const struct row *row)
 {
     struct told told = {.row = row};
     size_t n;
-    struct gguf *g = NULL;
+    CLEANUP(gguf_drop) struct gguf *g = NULL;
     struct build b = build_of(row->version ? row->version : 3, row->big);
     put_good_keys(&b, row->without);
     if (!row->bare)
@@ -475,7 +475,7 @@ static void run_row(const struct row *row)
     b.no_tail = row->no_tail;
     b.pad_byte = row->dirty;
     buf_zero(&b.data, row->trailing);
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     struct source src = source_mem(image, n - row->cut);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, row->cut ? GGUF_PARTIAL : 0, &g, NULL), 0);
     struct check_model m = {.g = g, .src = &src, .file = row->file ? row->file : GOOD_NAME};
@@ -486,8 +486,6 @@ static void run_row(const struct row *row)
     if (told.other || (told.own > 0) != (row->rule != NULL) || told.worst != row->severity)
         (void)printf("    row %d (%s)\n", (int)(row - rows), row->rule ? row->rule : "good");
     in_scopes(&m, &told);
-    gguf_free(g);
-    free(image);
 }
 
 TEST("a good model passes, and a model that breaks a rule is reported")

@@ -33,7 +33,7 @@ static void open_is(const struct fixture *x, const char *name, bool write, int w
 
 TEST("regular files are opened, and others are refused")
 {
-    struct fixture x;
+    CLEANUP(teardown) struct fixture x;
     char name[NAME_MAX + 2];
     setup(&x);
     CU_ASSERT_EQUAL(mkfifoat(x.dir, "fifo", 0600), 0);
@@ -49,11 +49,9 @@ TEST("regular files are opened, and others are refused")
     open_is(&x, name, false, -ENAMETOOLONG);
     open_is(&x, name + 1, false, 0);
     /* A file can have one writer and any number of readers. */
-    struct edit_file f = open_model(&x, calm());
+    CLEANUP(edit_file_close) struct edit_file f = open_model(&x, calm());
     open_is(&x, NAME, true, -EWOULDBLOCK);
     open_is(&x, NAME, false, 0);
-    edit_file_close(&f);
-    teardown(&x);
 }
 
 /* Names of 240 bytes are kept whole in the journal's name; longer ones are cut, and hashed. */
@@ -121,7 +119,7 @@ TEST("a model is replaced while it is opened")
     } rows[] = {
         {"flock", replace, 0}, {"flock", remove_model, -ENOENT}, {"openat", put_pipe, -EINVAL}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct fixture x;
+        CLEANUP(teardown) struct fixture x;
         struct faultsys fs;
         struct edit_file f;
         struct stat st;
@@ -137,7 +135,6 @@ TEST("a model is replaced while it is opened")
             CU_ASSERT_EQUAL(f.id.ino, st.st_ino);
             edit_file_close(&f);
         }
-        teardown(&x);
     }
 }
 
@@ -180,7 +177,7 @@ static void intrude(void *arg)
 
 static void check_stale(const struct intruder *kind, enum edit_strategy how)
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     struct stat st;
     scene_begin(&s, how, 10);
     struct intruder in = *kind;
@@ -200,7 +197,6 @@ static void check_stale(const struct intruder *kind, enum edit_strategy how)
         CU_ASSERT_EQUAL(fstatat(s.x.dir, NAME, &st, 0), 0);
         CU_ASSERT_NOT_EQUAL(st.st_ino, s.f.id.ino);
     }
-    scene_end(&s);
 }
 
 TEST("a file that changed is not replaced, even at the last moment")
@@ -261,7 +257,7 @@ static int weak_seek(const struct sys *s, int fd, uint64_t off, int from, uint64
 
 static void check_obstacle(const struct obstacle *o)
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     char longest[NAME_MAX + 1];
     memset(longest, 'x', NAME_MAX);
     longest[NAME_MAX] = '\0';
@@ -287,7 +283,6 @@ static void check_obstacle(const struct obstacle *o)
         CU_ASSERT_TRUE(r == 0 ? is_new(&s.x, &s.d) : is_old(&s.x));
     CU_ASSERT_EQUAL(files(&s.x), 2 + o->link);
     CU_ASSERT_TRUE(!o->full || r < 0 || s.res.strategy == EDIT_INPLACE);
-    scene_end(&s);
 }
 
 TEST("an edit that cannot be made changes nothing")
@@ -370,7 +365,7 @@ TEST("missing features of a store are found, and no file is left")
 {
     for (size_t i = 0; i < COUNT(stores); i++) {
         const struct weak_store *w = &stores[i];
-        struct scene s;
+        CLEANUP(scene_end) struct scene s;
         scene_begin(&s, EDIT_COPY, 10);
         s.fs.no_tmpfile = w->no_tmpfile;
         s.fs.no_create = w->no_create;
@@ -386,7 +381,6 @@ TEST("missing features of a store are found, and no file is left")
         CU_ASSERT_TRUE(r == 0 || s.e.code == r);
         CU_ASSERT_EQUAL(s.fs.created, w->created);
         CU_ASSERT_TRUE(files(&s.x) == 1 && is_old(&s.x) && is_locked(&s.x));
-        scene_end(&s);
     }
 }
 
@@ -444,7 +438,7 @@ static void look_at_locks(void *arg)
 TEST("the new file is locked before it gets the name")
 {
     for (int i = 0; i < 2; i++) {
-        struct scene s;
+        CLEANUP(scene_end) struct scene s;
         struct guard w = {.s = &s};
         scene_begin(&s, EDIT_COPY, 10);
         s.fs.no_exchange = i & 1;
@@ -453,7 +447,6 @@ TEST("the new file is locked before it gets the name")
         s.fs.before = "rename";
         CU_ASSERT_EQUAL(scene_commit(&s), 0);
         CU_ASSERT_TRUE(w.files == 1 && w.locked == 1);
-        scene_end(&s);
     }
 }
 
@@ -468,7 +461,7 @@ TEST("an edit is refused if an attribute cannot be kept")
     static const int codes[][2] = {{-EOPNOTSUPP, -EPERM}, {-E2BIG, -EPERM},   {-EACCES, -EPERM},
                                    {-ENOSPC, -ENOSPC},    {-EDQUOT, -EDQUOT}, {-EIO, -EIO}};
     for (size_t i = 0; i < COUNT(codes); i++) {
-        struct scene s;
+        CLEANUP(scene_end) struct scene s;
         scene_begin_at(&s, "/tmp", EDIT_COPY, 10);
         no_attributes = fsetxattr(s.f.fd, KEPT, "old", 3, 0) < 0;
         s.fs.no_xattr = codes[i][0];
@@ -477,7 +470,6 @@ TEST("an edit is refused if an attribute cannot be kept")
         else
             CU_ASSERT_EQUAL(scene_commit(&s), codes[i][1]);
         CU_ASSERT_TRUE(is_old(&s.x) && files(&s.x) == 1);
-        scene_end(&s);
     }
 }
 
@@ -490,7 +482,7 @@ TEST("neither a new file nor a journal inherits an ACL of the directory")
                                   0xff, 0x02, 0,    7,    0,    1,    0,    0,    0,    4,    0,
                                   5,    0,    0xff, 0xff, 0xff, 0xff, 0x10, 0,    7,    0,    0xff,
                                   0xff, 0xff, 0xff, 0x20, 0,    4,    0,    0xff, 0xff, 0xff, 0xff};
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     struct stat st, model;
     char value[128];
     scene_begin_at(&s, "/tmp", EDIT_COPY, 10);
@@ -509,7 +501,6 @@ TEST("neither a new file nor a journal inherits an ACL of the directory")
     CU_ASSERT_EQUAL_FATAL(fstatat(s.x.dir, JOURNAL, &st, 0), 0);
     CU_ASSERT_EQUAL(st.st_mode & 07777, 0600);
     CU_ASSERT_EQUAL(st.st_uid, model.st_uid);
-    scene_end(&s);
 }
 
 enum what { NOTHING, MODE, OWNER, GROUP, ADD, REMOVE, LINK };
@@ -583,7 +574,7 @@ static int expected(enum what does, enum where where)
 /* T5. Owner, mode and attributes are those that the model has when it is displaced. */
 static void check_visit(enum what does, enum where where)
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     scene_begin_at(&s, "/tmp", EDIT_COPY, 10);
     struct visitor v = {.does = does, .s = &s};
     no_attributes = fsetxattr(s.f.fd, KEPT, "old", 3, 0) < 0;
@@ -603,7 +594,6 @@ static void check_visit(enum what does, enum where where)
         check_attributes(&v);
     if (r == -EBUSY) /* the next edit succeeds */
         CU_ASSERT_EQUAL(scene_commit(&s), 0);
-    scene_end(&s);
 }
 
 TEST("owner, mode and attributes are kept, also if they change during a copy")
@@ -685,7 +675,7 @@ static void large_commit(struct scene *s, const struct edit_change *c, uint64_t 
 TEST("holes are kept, and a copy reports its progress")
 {
     CLEANUP(edit_change_free) struct edit_change c;
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     uint8_t text[8 + 5000] = {0}, data[LARGE_DATA];
     struct stat st;
     large_begin(&s, EDIT_COPY);
@@ -702,14 +692,13 @@ TEST("holes are kept, and a copy reports its progress")
     CU_ASSERT_EQUAL(memcmp(data, "\0island", 8), 0);
     CU_ASSERT_EQUAL(sys_read_all(&sys_libc, s.f.fd, data, 8, at + LARGE - 2), 0);
     CU_ASSERT_EQUAL(memcmp(data, "\0\0last\0", 8), 0);
-    scene_end(&s);
 }
 
 /* A long edit in place reports its progress and succeeds. */
 TEST("many bytes of a tensor are replaced in place")
 {
     CLEANUP(edit_change_free) struct edit_change c;
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     large_begin(&s, EDIT_INPLACE);
     const size_t n = WRITTEN + 10, data_off = s.x.g->data_off;
     uint8_t *bytes = calloc(n, 1), *got = malloc(n);
@@ -726,5 +715,4 @@ TEST("many bytes of a tensor are replaced in place")
     CU_ASSERT_EQUAL(memcmp(got, bytes, n), 0);
     free(bytes);
     free(got);
-    scene_end(&s);
 }

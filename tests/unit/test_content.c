@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "changes.h"
 #include "model/store.h"
 
 enum { F32 = 0, Q4_0 = 2, Q4_2 = 4, Q8_0 = 8, F64 = 28 };
@@ -188,7 +189,7 @@ TEST("random pieces over earlier ones give the bytes of a plain array")
 
 TEST("invalid pieces are refused")
 {
-    struct log *log = made(LOG);
+    CLEANUP(log_drop) struct log *log = made(LOG);
     const struct {
         struct tensor_piece piece[2];
         size_t n;
@@ -213,7 +214,6 @@ TEST("invalid pieces are refused")
         CU_ASSERT_EQUAL(k == NULL, r < 0);
         tensor_content_unref(k);
     }
-    log_unref(log);
 }
 
 /* ---- mapped files ---- */
@@ -223,7 +223,7 @@ TEST("a hole reads as zeros without touching its pages")
 {
     enum { HOLE = 3 * (64 << 10) };
     struct mapped *m = NULL;
-    uint8_t *bytes = malloc(HOLE + 1);
+    CLEANUP(free_it) uint8_t *bytes = malloc(HOLE + 1);
     int fd = memfd_create("model", MFD_CLOEXEC);
     CU_ASSERT_TRUE_FATAL(fd >= 0);
     CU_ASSERT_EQUAL(pwrite(fd, "x", 1, HOLE), 1);
@@ -238,5 +238,4 @@ TEST("a hole reads as zeros without touching its pages")
     CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), -EIO);
     (void)close(fd);
     mapped_unref(m);
-    free(bytes);
 }

@@ -19,7 +19,7 @@
 static void costs(const void *image, size_t n, bool read_only, const char *const *files,
                   const char *folder, uint32_t entries)
 {
-    struct tree_image m;
+    CLEANUP(image_close) struct tree_image m;
     struct tree_dir *d = NULL;
     struct tree_entry e;
     char first[16], name[TREE_NAME_MAX + 1];
@@ -41,7 +41,6 @@ static void costs(const void *image, size_t n, bool read_only, const char *const
     if (alloc_peak() >= 32 * n + FIXED)
         (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
     CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
-    image_close(&m);
 }
 
 /* Return an image with the shortest possible entries. Each name has three bytes, none of them
@@ -79,9 +78,8 @@ TEST("a tree costs a small multiple of its file")
         "model.gguf",    "model.safetensors", "stats.tsv",   NULL};
     for (int i = 0; i < 4; i++) {
         size_t n;
-        uint8_t *image = smallest(i & 1, ENTRIES, &n);
+        CLEANUP(free_it) uint8_t *image = smallest(i & 1, ENTRIES, &n);
         costs(image, n, i & 2, whole, i & 1 ? "metadata" : "tensors", ENTRIES);
-        free(image);
     }
 }
 
@@ -112,8 +110,7 @@ TEST("texts cost a small multiple of the file")
                 build_item_array(&b, GGUF_U8, 0);
             else
                 build_item_num(&b, type, rows[i / 2].bits);
-        uint8_t *image = build_finish(&b, &n);
+        CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
         costs(image, n, i & 1, files, "metadata", 1);
-        free(image);
     }
 }

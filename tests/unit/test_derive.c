@@ -44,7 +44,7 @@ static void is_near(double got, long double want)
 TEST("moments do not depend on the lengths of stretches")
 {
     enum { N = 100003 };
-    float *x = malloc(N * sizeof(*x));
+    CLEANUP(free_it) float *x = malloc(N * sizeof(*x));
     long double sum = 0, squares = 0;
     uint32_t state = 1;
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
@@ -60,7 +60,6 @@ TEST("moments do not depend on the lengths of stretches")
         is_near(m.mean, sum / N);
         CU_ASSERT_TRUE(fabsl((long double)m.squares - squares) < 1e-8L * squares);
     }
-    free(x);
 }
 
 TEST("NaN and infinities are counted and left out")
@@ -248,8 +247,9 @@ TEST("pixels have the mean squares of their values")
 {
     enum { N = 9 << 20 };
     const uint64_t columns[] = {N, N / 2, 1, 3, 4096, 4608, 9000};
-    float *v = malloc(N * sizeof(*v)), room[PICTURE_ROOM];
-    uint8_t *stored = malloc(N * sizeof(*v));
+    float room[PICTURE_ROOM];
+    CLEANUP(free_it) float *v = malloc(N * sizeof(*v));
+    CLEANUP(free_it) uint8_t *stored = malloc(N * sizeof(*v));
     uint32_t state = 3;
     CU_ASSERT_PTR_NOT_NULL_FATAL(v);
     CU_ASSERT_PTR_NOT_NULL_FATAL(stored);
@@ -262,15 +262,12 @@ TEST("pixels have the mean squares of their values")
     for (size_t i = 0; i < 7; i++) {
         struct picture p = picture_with(columns[i], N / columns[i]);
         size_t pixels = (size_t)p.width * p.height, wrong = 0;
-        float *pixel = calloc(pixels, sizeof(*pixel));
+        CLEANUP(free_it) float *pixel = calloc(pixels, sizeof(*pixel));
         CU_ASSERT_PTR_NOT_NULL_FATAL(pixel);
         for (uint64_t y = 0; y < p.height; y++)
             picture_pixels(&p, quant_find(F32_ID), false, stored, y, room, pixel);
         for (size_t at = 0; at < pixels; at++)
             wrong += pixel[at] != pixel_of(&p, v, at / p.width, at % p.width);
         CU_ASSERT_EQUAL(wrong, 0);
-        free(pixel);
     }
-    free(stored);
-    free(v);
 }

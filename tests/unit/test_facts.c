@@ -126,12 +126,10 @@ TEST("general.file_type has its names")
     for (uint32_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
         struct build b = build_of(3, false);
         build_u32(&b, "general.file_type", i);
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         const char *got = fact_file_type(p.g);
         CU_ASSERT_TRUE(name[i] ? got && strcmp(got, name[i]) == 0 : !got);
-        parsed_free(&p);
     }
-    struct parsed p = with_arch("llama", "llama.file_type", false);
+    CLEANUP(parsed_free) struct parsed p = with_arch("llama", "llama.file_type", false);
     CU_ASSERT_PTR_NULL(fact_file_type(p.g));
-    parsed_free(&p);
 }

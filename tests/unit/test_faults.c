@@ -228,14 +228,13 @@ TEST("each way makes the planned file; if a call fails, the old file remains")
 /* C4: the next edit, planned on top of an unfinished edit, completes it. */
 static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct edit *d)
 {
-    struct edit next;
+    CLEANUP(edit_done) struct edit next;
     struct edit_result res;
     make_edit(&next, d->p.next, d->image, (size_t)d->p.image->size, EDIT_COPY, 'm', 70);
     CU_ASSERT_EQUAL(commit(f, &next, &res, NULL), 0);
     CU_ASSERT_FALSE(f->unfinished);
     CU_ASSERT_TRUE(is_new(x, &next));
     CU_ASSERT_EQUAL(files(x), 1);
-    edit_done(&next);
 }
 
 static unsigned seen_unfinished;
@@ -290,14 +289,13 @@ TEST("a medium that stays broken leaves a recoverable file")
 /* C4: if a header could never be written, recovery must not complete the edit. */
 TEST("an edit whose header could never be written is not recovered")
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     scene_begin(&s, EDIT_INPLACE, 100);
     s.fs.frozen = s.f.fd;
     CU_ASSERT_EQUAL(scene_commit(&s), -EPERM);
     CU_ASSERT_TRUE(is_old(&s.x));
     CU_ASSERT_EQUAL(files(&s.x), 1);
     check_next(&s.x, &s.f);
-    scene_end(&s);
 }
 
 /* ---- kills and power cuts ---- */

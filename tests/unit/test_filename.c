@@ -130,12 +130,11 @@ static void suggests(struct build *b, const char *want)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     struct file_name f;
-    struct parsed p = parse_build(b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(b, 0);
     file_name_suggest(p.g, &name);
     buf_char(&name, '\0');
     CU_ASSERT_STRING_EQUAL((const char *)name.data, want);
     CU_ASSERT_TRUE(file_name_parse((const char *)name.data, &f));
-    parsed_free(&p);
 }
 
 TEST("a name is suggested from the keys")

@@ -32,11 +32,10 @@ TEST("the findings of one rule are limited")
         (void)snprintf(key, sizeof(key), "K.%d", i);
         build_u32(&b, key, 1);
     }
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     struct check_model m = {.g = p.g};
     CU_ASSERT_EQUAL(check_rules(&m, count, &n), 0);
     CU_ASSERT_EQUAL(n, CHECK_MOST + 1);
-    parsed_free(&p);
 }
 
 /* ---- architectures ---- */
@@ -68,10 +67,9 @@ TEST("missing required keys of each architecture are counted")
         struct wanted w = {0, want[i].arch};
         struct build b = build_of(3, false);
         build_str(&b, "general.architecture", want[i].arch);
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(check_rules(&(struct check_model){.g = p.g}, required, &w), 0);
         CU_ASSERT_EQUAL(w.n, want[i].n);
-        parsed_free(&p);
     }
 }
 
@@ -100,7 +98,7 @@ TEST("the parser continues after a fault, and reports every one")
     struct build b = build_of(3, false);
     build_text(&b, "a.b:u32=1|general.alignment:u32=24|a.b:u32=2|>t F32 16 64 0|>u F32 16 64 32|"
                    ">v F32 2 8 100|>w Q4_0 31 8 128");
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
     CU_ASSERT_EQUAL_FATAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), 0);
@@ -116,5 +114,4 @@ TEST("the parser continues after a fault, and reports every one")
     gguf_free(g);
     s = source_mem(image, 30); /* the file ends inside a key, so nothing can be read */
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
-    free(image);
 }

@@ -105,7 +105,7 @@ static void shows(const struct history *h, const struct gguf *now, const char *n
 
 TEST("an undo restores the keys before the last edits, or those of a state")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     undoes(h, 0, t.a, -ENOENT, NULL, "no edit of this model is recorded");
     undoes(h, 1, t.a, -ENOENT, NULL, "no state 1 (ggufs --history shows");
@@ -123,12 +123,11 @@ TEST("an undo restores the keys before the last edits, or those of a state")
     undoes(h, 0, t.a, 0, t.c, "back to state 5");
     undoes(h, 3, t.a, 0, t.c, "back to state 3");
     shows(h, t.a, "1 2 3 4 5", "\tundo, back to 2: changed text\n4\t");
-    three_free(&t);
 }
 
 TEST("edits in quick succession are one state")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
     edit(h, t.b, t.c, 1009, 0);
@@ -144,13 +143,12 @@ TEST("edits in quick succession are one state")
     edit(h, t.c, t.a, 1108, 0);
     shows(h, t.a, "1 2 3 4", NULL);
     undoes(h, 0, t.a, 0, t.b, "back to state 4");
-    three_free(&t);
 }
 
 /* Keys that no record has left are never overwritten. */
 TEST("keys that no record has left are not overwritten")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
     undoes(h, 0, t.c, -ESTALE, NULL, "another program changed or replaced the file");
@@ -160,7 +158,6 @@ TEST("keys that no record has left are not overwritten")
     undoes(h, 0, t.a, 0, t.c, "back to state 2");
     undoes(h, 1, t.a, -ESTALE, NULL, "state 1 cannot be restored");
     shows(h, t.a, "1 2", "(cannot be restored: the keys were changed without a record since)\n2");
-    three_free(&t);
 }
 
 /* ---- random edits ---- */
@@ -226,7 +223,7 @@ static struct gguf *model_of(const struct list *l, bool big, bool own)
  * never written. The keys of every state come back in their order, through any of the others. */
 static void random_edits(uint64_t seed)
 {
-    struct home x;
+    CLEANUP(home_teardown) struct home x;
     struct list now = {0}, of[EDITS + 1] = {0};
     int64_t at = 1000;
     uint64_t states = 0;
@@ -255,14 +252,11 @@ static void random_edits(uint64_t seed)
         gguf_free(a);
         gguf_free(b);
     }
-    struct gguf *g = model_of(&now, big, true);
+    CLEANUP(gguf_drop) struct gguf *g = model_of(&now, big, true);
     for (uint64_t i = 0; i < states; i++) {
-        struct gguf *want = model_of(&of[i], big, false);
+        CLEANUP(gguf_drop) struct gguf *want = model_of(&of[i], big, false);
         undoes(&x.h, i + 1, g, 0, want, "");
-        gguf_free(want);
     }
-    gguf_free(g);
-    home_teardown(&x);
 }
 
 TEST("after random edits, the keys of each state come back in their order")
@@ -345,9 +339,9 @@ static struct gguf *make(struct history *h, struct edit_change *c, int64_t now)
 TEST("an edit of tensors is shown, and an undo says what it did not restore")
 {
     static uint8_t bytes[36];
-    struct home x;
+    CLEANUP(home_teardown) struct home x;
     struct edit_change c;
-    struct log *d = memory_draft(bytes, sizeof(bytes));
+    CLEANUP(log_drop) struct log *d = memory_draft(bytes, sizeof(bytes));
     const struct tensor_piece all = {.len = sizeof(bytes), .log = d};
     const struct tensor_shape q4 = {.type = 2, .n_dims = 1, .dims = {64}};
     struct gguf *g = with_tensors("one"), *named, *next;
@@ -376,8 +370,6 @@ TEST("an edit of tensors is shown, and an undo says what it did not restore")
     gguf_free(g);
     gguf_free(named);
     gguf_free(next);
-    log_unref(d);
-    home_teardown(&x);
 }
 
 /* ---- limits ---- */
@@ -391,7 +383,7 @@ static size_t size_of(const struct three *t)
 
 TEST("the last edits are kept, and numbers are not used again")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     struct gguf *g[2] = {t.a, t.b};
     h->keep = 3;
@@ -416,7 +408,6 @@ TEST("the last edits are kept, and numbers are not used again")
     edit(h, t.c, t.b, 5002, 0);
     undoes(h, 0, t.b, 0, t.a, "back to state 10; taken back: changed text; its first edits were");
     shows(h, t.b, "10", "(its first edits were dropped)");
-    three_free(&t);
 }
 
 static struct gguf *long_text(char letter, size_t n)
@@ -432,10 +423,10 @@ static struct gguf *long_text(char letter, size_t n)
 /* Old values count. The last record stays, whatever its size. */
 TEST("old values up to a limit are kept, and always those of the last edit")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     struct gguf *g[2] = {long_text('x', 3 << 20), long_text('y', 3 << 20)};
-    struct gguf *huge = long_text('z', 20 << 20);
+    CLEANUP(gguf_drop) struct gguf *huge = long_text('z', 20 << 20);
     for (unsigned i = 0; i < 9; i++) {
         edit(h, g[i % 2], g[(i + 1) % 2], 1000 + 100 * i, 0);
         CU_ASSERT_TRUE(size_of(&t) <= HISTORY_BYTES);
@@ -450,13 +441,11 @@ TEST("old values up to a limit are kept, and always those of the last edit")
     CU_ASSERT_TRUE(size_of(&t) < 1000);
     gguf_free(g[0]);
     gguf_free(g[1]);
-    gguf_free(huge);
-    three_free(&t);
 }
 
 TEST("a history can be forgotten")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     CU_ASSERT_EQUAL(history_clear(h, NULL), 0);
     edit(h, t.a, t.b, 1000, 0);
@@ -468,7 +457,6 @@ TEST("a history can be forgotten")
     edit(h, t.c, t.a, 2001, 0);
     shows(h, t.a, "3", NULL);
     CU_ASSERT_EQUAL(home_files(&t.x), 1);
-    three_free(&t);
 }
 
 /* ---- damaged and planted files ---- */
@@ -501,7 +489,7 @@ static void still_good(struct three *t, const uint8_t *bytes, size_t n)
 /* Each bit that flips, and each end that a power cut leaves; and anything after the end. */
 TEST("a damaged file restores nothing wrong")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t);
     size_t n, one;
     edit(h, t.a, t.b, 1000, 0);
@@ -529,14 +517,13 @@ TEST("a damaged file restores nothing wrong")
     undoes(h, 0, t.b, 0, t.a, "back to state 1");
     free(bytes);
     free(more);
-    three_free(&t);
 }
 
 /* A file with another head, such as that of an older version or of another model, is not used, and
  * is replaced. */
 TEST("a file with another head is replaced")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history other, *h = three_setup(&t);
     size_t n;
     CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/another.gguf", 20), 0);
@@ -544,7 +531,7 @@ TEST("a file with another head is replaced")
     char path[96];
     (void)snprintf(path, sizeof(path), FOLDER "%016llx",
                    (unsigned long long)xxh64(0, "/models/another.gguf", 20));
-    uint8_t *bytes = get_file(t.x.dir, path, &n);
+    CLEANUP(free_it) uint8_t *bytes = get_file(t.x.dir, path, &n);
     for (int i = 0; i < 3; i++) {
         put(&t, i == 0 ? bytes : (const uint8_t *)"GGUFSHS5 and more",
             i == 0   ? n
@@ -554,9 +541,7 @@ TEST("a file with another head is replaced")
         edit(h, t.a, t.b, 1000, 0);
         undoes(h, 0, t.b, 0, t.a, "back to state 1");
     }
-    free(bytes);
     history_close(&other);
-    three_free(&t);
 }
 
 /* Anything but our own regular file and our own directories is neither read nor written. */
@@ -583,7 +568,7 @@ TEST("links, and what belongs to others, are not used")
         {"state/ggufs/history", 'm', 0704},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct three t;
+        CLEANUP(three_free) struct three t;
         struct err e = {0};
         struct history_pick p;
         struct history *h = three_setup(&t);
@@ -604,7 +589,6 @@ TEST("links, and what belongs to others, are not used")
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "/state/ggufs/history: not this user's own"));
         CU_ASSERT_EQUAL(save(h, t.b, t.c, 300, 0, NULL), -EPERM);
         CU_ASSERT_EQUAL(history_clear(h, NULL), -EPERM);
-        three_free(&t);
     }
 }
 
@@ -648,7 +632,7 @@ TEST("the state directory depends on the environment and the user")
  * readers. */
 TEST("the directory is made when it is needed")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct history *h = three_setup(&t), deep;
     struct stat st;
     char path[96];
@@ -676,7 +660,6 @@ TEST("the directory is made when it is needed")
     CU_ASSERT_EQUAL(history_open(&deep, calm(), path, "/m", 20, NULL), 0);
     CU_ASSERT_TRUE(save(&deep, t.a, t.b, 1000, 0, NULL) < 0);
     history_close(&deep);
-    three_free(&t);
 }
 
 /* The clock of this program goes as fast as it sleeps. */
@@ -692,7 +675,7 @@ int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
 /* A lock is waited for, but not forever. */
 TEST("another process's lock is waited for, but not forever")
 {
-    struct three t;
+    CLEANUP(three_free) struct three t;
     struct err e = {0};
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
@@ -705,5 +688,4 @@ TEST("another process's lock is waited for, but not forever")
     undoes(h, 0, t.b, 0, t.a, "back to state 1");
     (void)close(dir);
     edit(h, t.b, t.c, 1200, 0);
-    three_free(&t);
 }

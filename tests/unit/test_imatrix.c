@@ -31,14 +31,13 @@ static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 
 static void add(struct build *b, const char *name, uint64_t n, const float *v)
 {
-    struct buf bytes = BUF_INIT;
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, v + i, sizeof(bits));
         buf_uint(&bytes, bits, 4, b->fmt.big);
     }
     build_tensor(b, name, 0, &n, 1, bytes.data, bytes.len);
-    buf_free(&bytes);
 }
 
 static struct imatrix *finish(struct build *b, const char *why)
@@ -149,7 +148,7 @@ static void put_row(struct buf *b, const char *name, uint32_t calls, uint32_t n,
 TEST("files in the older list format are read")
 {
     static const float v[] = {2, 4, 6};
-    struct buf b = BUF_INIT;
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
     buf_uint(&b, 2, 4, false);
     put_row(&b, "a", 2, 3, v);
     put_row(&b, "b", 0, 3, v);
@@ -164,7 +163,6 @@ TEST("files in the older list format are read")
     m = parse(b.data, b.len, NULL);
     CU_ASSERT_TRUE(m && m->n == 2);
     imatrix_free(m);
-    buf_free(&b);
 }
 
 TEST("bad lists are refused")
@@ -188,12 +186,11 @@ TEST("bad lists are refused")
         {3, "a", 1, ok, "the file ends in"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct buf b = BUF_INIT;
+        CLEANUP(buf_free) struct buf b = BUF_INIT;
         buf_uint(&b, rows[i].entries, 4, false);
         for (uint32_t k = 0; k < (rows[i].entries < 3 ? rows[i].entries : 1) || k < 1; k++)
             put_row(&b, rows[i].name, 1, rows[i].n, rows[i].v);
         (void)parse(b.data, b.len, rows[i].why);
-        buf_free(&b);
     }
 }
 

@@ -135,7 +135,7 @@ TEST("a journal that cannot be removed is not applied after a later edit")
 {
     for (int i = 0; i < 4; i++) {
         const bool wiped = i % 2;
-        struct fixture x;
+        CLEANUP(teardown) struct fixture x;
         struct edit first, d, back;
         struct edit_result res;
         struct faultsys fs;
@@ -171,7 +171,6 @@ TEST("a journal that cannot be removed is not applied after a later edit")
         edit_done(&back);
         edit_done(&d);
         edit_done(&first);
-        teardown(&x);
     }
 }
 
@@ -182,14 +181,13 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     struct err e = {0};
-    struct edit_file f = open_model(x, calm());
+    CLEANUP(edit_file_close) struct edit_file f = open_model(x, calm());
     int r = journal_load(&f, &j, &e);
     if (r != want || (r == 0 && j.state != state) || !strstr(e.msg, line))
         (void)printf("\n%d, state %d: %s\n", r, (int)j.state, e.msg);
     CU_ASSERT_EQUAL(r, want);
     CU_ASSERT_TRUE(r < 0 || j.state == state);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
-    edit_file_close(&f);
 }
 
 static const char outside[] = "its ranges lie outside",
@@ -363,7 +361,7 @@ static void put_head(const struct fixture *x, const struct head *h)
 
 TEST("valid rows are accepted, and others are refused")
 {
-    struct fixture x;
+    CLEANUP(teardown) struct fixture x;
     setup(&x);
     for (size_t i = 0; i < COUNT(heads); i++) {
         const struct head *h = &heads[i];
@@ -375,7 +373,6 @@ TEST("valid rows are accepted, and others are refused")
         loads(&x, h->line && *h->line ? -ESTALE : 0, h->line ? JOURNAL_REDO : JOURNAL_VOID,
               h->line ? h->line : "");
     }
-    teardown(&x);
 }
 
 /* ---- which edits are made in place ---- */
@@ -406,7 +403,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
 {
     char name[] = "/tmp/ggufs-draft-XXXXXX";
     int fd = mkstemp(name);
-    struct log *d;
+    CLEANUP(log_drop) struct log *d;
     CU_ASSERT_EQUAL(unlink(name), 0);
     CU_ASSERT_EQUAL(ftruncate(fd, (off_t)n), 0);
     CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
@@ -416,7 +413,6 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, o, p, NULL), 0);
     CU_ASSERT_TRUE(p->inplace);
     CU_ASSERT_EQUAL(p->changed, n);
-    log_unref(d);
 }
 
 static const uint64_t mib = 1 << 20;
@@ -510,16 +506,13 @@ static void check_moved(const struct gguf *g)
 
 TEST("the cheaper way is taken, and one for which there is room")
 {
-    struct fixture x;
-    struct edit_file f;
+    CLEANUP(teardown) struct fixture x;
+    CLEANUP(edit_file_close) struct edit_file f;
     setup(&x);
-    struct gguf *g = make_large(&x, 100 * mib, &f);
+    CLEANUP(gguf_drop) struct gguf *g = make_large(&x, 100 * mib, &f);
     for (size_t i = 0; i < COUNT(choices); i++)
         chooses(g, &choices[i]);
     check_moved(g);
-    edit_file_close(&f);
-    gguf_free(g);
-    teardown(&x);
 }
 
 /* ---- changed or planted journals ---- */
@@ -625,7 +618,7 @@ static void tamper(struct scene *s, enum deed deed)
  * was applied or dropped; and it is applied, dropped or left alone. */
 static void check_tamper(const struct tamper *t)
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     struct edit_recovered found;
     struct edit_file reader;
     struct edit_id id;
@@ -634,7 +627,7 @@ static void check_tamper(const struct tamper *t)
     scene_begin(&s, EDIT_INPLACE, 2900);
     CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
     tamper(&s, t->deed);
-    uint8_t *before = get_file(s.x.dir, s.f.name, &before_n);
+    CLEANUP(free_it) uint8_t *before = get_file(s.x.dir, s.f.name, &before_n);
     unsigned had = files(&s.x);
     (void)flock(s.f.fd, LOCK_UN);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, s.x.dir, s.f.name, false, NULL), 0);
@@ -660,12 +653,9 @@ static void check_tamper(const struct tamper *t)
     CU_ASSERT_EQUAL(files(&s.x), had - (t->stays ? 0 : 1));
     if (r < 0)
         CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
-    uint8_t *after = get_file(s.x.dir, s.f.name, &after_n);
+    CLEANUP(free_it) uint8_t *after = get_file(s.x.dir, s.f.name, &after_n);
     const uint8_t *want = t->applied ? s.d.image : before;
     CU_ASSERT_TRUE(after_n == before_n && memcmp(after, want, after_n) == 0);
-    free(before);
-    free(after);
-    scene_end(&s);
 }
 
 TEST("only a journal that fits is applied")
@@ -678,7 +668,7 @@ TEST("only a journal that fits is applied")
 /* An edit before the journal was looked at is refused, or drops a journal that is not whole. */
 TEST("a model that has a journal is not edited")
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     scene_begin(&s, EDIT_INPLACE, 10);
     CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
     CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
@@ -690,13 +680,12 @@ TEST("a model that has a journal is not edited")
     s.f.unfinished = true;
     CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
     CU_ASSERT_TRUE(is_new(&s.x, &s.d));
-    scene_end(&s);
 }
 
 TEST("a recovery that fails can be repeated")
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
-        struct scene s;
+        CLEANUP(scene_end) struct scene s;
         struct edit_recovered found;
         scene_begin(&s, EDIT_INPLACE, 2900);
         CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
@@ -708,7 +697,6 @@ TEST("a recovery that fails can be repeated")
         CU_ASSERT_TRUE(r == (hit ? -EIO : 0) || (r == 0 && found.finished));
         CU_ASSERT_EQUAL(scene_recover(&s, &found), 0);
         CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files(&s.x) == 1);
-        scene_end(&s);
     }
 }
 
@@ -783,9 +771,9 @@ TEST("a model is read while another process edits it in place")
 
 TEST("a half edited model is not read while its editor has it open")
 {
-    struct scene s;
+    CLEANUP(scene_end) struct scene s;
     struct edit_id id;
-    struct edit_file reader;
+    CLEANUP(edit_file_close) struct edit_file reader;
     struct err planted;
     scene_begin(&s, EDIT_INPLACE, 2900);
     begin_edit(&s);
@@ -793,8 +781,6 @@ TEST("a half edited model is not read while its editor has it open")
     int r = edit_at_rest(&reader, &(struct timespec){0}, &id, &planted, &s.e);
     CU_ASSERT_EQUAL(r, -EBUSY);
     CU_ASSERT_PTR_NULL(strstr(s.e.msg, "recover"));
-    edit_file_close(&reader);
-    scene_end(&s);
 }
 
 /* ---- leftovers, and files of a split model ---- */
@@ -809,7 +795,7 @@ TEST("only files that ggufs made are swept")
     };
     static const char model[] = "." NAME ".ggufs-mymode"; /* another name of the model itself */
     enum { KEEP = sizeof(keep) / sizeof(keep[0]) };
-    struct fixture x;
+    CLEANUP(teardown) struct fixture x;
     struct edit_recovered found;
     setup(&x);
     for (size_t i = 0; i < KEEP; i++)
@@ -822,7 +808,7 @@ TEST("only files that ggufs made are swept")
     int fd = openat(x.dir, keep[KEEP - 1], O_RDONLY | O_CLOEXEC);
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, model, 0), 0);
-    struct edit_file f = open_model(&x, calm());
+    CLEANUP(edit_file_close) struct edit_file f = open_model(&x, calm());
     (void)flock(f.fd, LOCK_UN);
     bool root = geteuid() == 0;
     if (root) { /* files of a user that is neither this process's user nor the model's owner */
@@ -837,8 +823,6 @@ TEST("only files that ggufs made are swept")
     CU_ASSERT_EQUAL(faccessat(x.dir, model, F_OK, 0), 0);
     CU_ASSERT_TRUE(is_old(&x));
     (void)close(fd);
-    edit_file_close(&f);
-    teardown(&x);
 }
 
 static const char *const shards[] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf",
@@ -852,19 +836,18 @@ static void interrupt(const struct fixture *x, const char *name)
 {
     char text[2000];
     uint8_t new[512];
-    struct edit_file f;
+    CLEANUP(edit_file_close) struct edit_file f;
     memset(text, 'o', sizeof(text));
     memset(new, 'n', sizeof(new));
     put_file(x->dir, name, text, sizeof(text));
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, calm(), x->dir, name, true, NULL), 0);
     CU_ASSERT_EQUAL(put_journal(&f, new, sizeof(new)), 0);
-    edit_file_close(&f);
 }
 
 /* Only the first file is ever edited. */
 TEST("the first file of a split model is recovered")
 {
-    struct fixture x;
+    CLEANUP(teardown) struct fixture x;
     struct edit_recovered got;
     struct err e = {0};
     char path[128];
@@ -877,9 +860,8 @@ TEST("the first file of a split model is recovered")
     CU_ASSERT_EQUAL(model_recover(path, &got, &e), 0);
     CU_ASSERT_TRUE(got.finished && !got.dropped && got.removed == 1);
     for (size_t i = 0; i < 3; i++) {
-        uint8_t *bytes = get_file(x.dir, shards[i], &n);
+        CLEANUP(free_it) uint8_t *bytes = get_file(x.dir, shards[i], &n);
         CU_ASSERT_TRUE(n == 2000 && bytes[0] == (i ? 'o' : 'n') && bytes[512] == 'o');
-        free(bytes);
     }
     CU_ASSERT_EQUAL(files(&x), 1 + 3 + 2);
     CU_ASSERT_EQUAL(model_recover(path, &got, &e), 0);
@@ -890,5 +872,4 @@ TEST("the first file of a split model is recovered")
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "shard m-00001-of-00003.gguf"));
     CU_ASSERT_EQUAL(unlinkat(x.dir, shards[0], 0), 0);
     CU_ASSERT_EQUAL(model_recover(path, &got, &e), -ENOENT);
-    teardown(&x);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "gguf/value.h"
 
@@ -95,10 +96,9 @@ TEST("only valid key names are accepted")
         CU_ASSERT_FALSE(key_valid(invalid[i], strlen(invalid[i])));
     CU_ASSERT_FALSE(key_valid("a\0b", 3));
     /* A key that is too long is not standardized, even if its beginning is. */
-    char *key = malloc(KEY_MAX + 1);
+    CLEANUP(free_it) char *key = malloc(KEY_MAX + 1);
     memset(key, 'k', KEY_MAX + 1);
     (void)memcpy(key, "tokenizer.chat_template.", 24);
     CU_ASSERT_TRUE(key_valid(key, KEY_MAX) && key_find(key, KEY_MAX));
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1) || key_find(key, KEY_MAX + 1));
-    free(key);
 }

@@ -252,7 +252,7 @@ TEST("each check names the byte at which it refuses a file")
         char at[64];
         size_t n;
         struct err e;
-        uint8_t *image = image_of(row, &n);
+        CLEANUP(free_it) uint8_t *image = image_of(row, &n);
         (void)snprintf(at, sizeof(at), " at byte %llu: ", (unsigned long long)row->byte);
         alloc_count();
         int r = refused(image, n, 0, &e);
@@ -263,7 +263,6 @@ TEST("each check names the byte at which it refuses a file")
             (void)printf("\n  %s: %d '%s', not%s'%s'", row->name, r, e.msg, at, row->words);
         CU_ASSERT_TRUE(ok);
         CU_ASSERT_PTR_NULL(strchr(e.msg, '\n'));
-        free(image);
     }
 }
 
@@ -273,7 +272,7 @@ TEST("each check names the byte at which it refuses a file")
 static void cut_in_header(const struct gguf *whole, const uint8_t *part, size_t n)
 {
     const struct source s = source_mem(part, n);
-    struct gguf *g = NULL;
+    CLEANUP(gguf_drop) struct gguf *g = NULL;
     struct err e = {0};
     uint32_t keys = 0;
     while (keys < whole->n_kv && whole->kv[keys].end <= n)
@@ -289,7 +288,6 @@ static void cut_in_header(const struct gguf *whole, const uint8_t *part, size_t 
         CU_ASSERT_EQUAL(g->head_len, whole->kv[keys - 1].end);
         CU_ASSERT_TRUE(g->anomalies & GGUF_ANOMALY_CUT);
     }
-    gguf_free(g);
 }
 
 /* A file truncated anywhere is refused, with two exceptions. A file cut exactly at the end of the
@@ -299,11 +297,11 @@ static void cut_everywhere(void (*make)(struct build *b))
 {
     struct build b = build_of(3, false);
     make(&b);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     for (size_t n = 0; n < p.size; n++) {
         struct err e;
         /* The copy has exactly n bytes, so that a sanitizer detects reads beyond them. */
-        uint8_t *part = malloc(n ? n : 1);
+        CLEANUP(free_it) uint8_t *part = malloc(n ? n : 1);
         CU_ASSERT_PTR_NOT_NULL_FATAL(part);
         memcpy(part, p.image, n);
         if (n != p.g->data_end) {
@@ -318,9 +316,7 @@ static void cut_everywhere(void (*make)(struct build *b))
             CU_ASSERT_EQUAL(refused(part, n, GGUF_PARTIAL, &e), -EBADMSG);
             cut_in_header(p.g, part, n);
         }
-        free(part);
     }
-    parsed_free(&p);
 }
 
 TEST("a file truncated at any byte is refused")
@@ -354,7 +350,7 @@ TEST("redundant fields of the first draft must agree")
     };
     struct build b;
     make_draft(&b);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(p.g->kv[0].val_off, 33);
     CU_ASSERT_EQUAL(p.g->info_off, 192);
     CU_ASSERT_EQUAL(p.g->tensor[0].dims_off, 202);
@@ -369,5 +365,4 @@ TEST("redundant fields of the first draft must agree")
         CU_ASSERT_EQUAL(strncmp(e.msg, "key ", 4), 0);
         put_u32(p.image + row[i].at, was, false);
     }
-    parsed_free(&p);
 }

@@ -39,11 +39,10 @@ TEST("no accepted manifest leads out of the store")
         {MANIFEST(LAYER("tensor", A64)), -EBADMSG},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct manifest m = {0};
+        CLEANUP(manifest_free) struct manifest m = {0};
         struct err e = {0};
         CU_ASSERT_EQUAL(manifest_parse(rows[i].text, strlen(rows[i].text), &m, &e), rows[i].result);
         CU_ASSERT_EQUAL(e.code, rows[i].result);
-        manifest_free(&m);
     }
 }
 

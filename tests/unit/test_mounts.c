@@ -88,11 +88,10 @@ static bool root_is_mounted(void)
 /* This process's root is found. */
 TEST("the mount table of this process is read")
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     CU_ASSERT_EQUAL_FATAL(mounts_load(&ms), 0);
     const struct mount *root = mounts_around(&ms, "/");
     CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
-    mounts_free(&ms);
 }
 
 TEST("of several mounts on a directory, the last one counts")

@@ -38,10 +38,9 @@ static int parse(uint8_t version, const char *dict, struct npy *ret, struct err 
         CU_ASSERT_EQUAL(ret->header, n);
     for (size_t i = 1; i < n; i++) {
         /* Incomplete headers are not refused. */
-        uint8_t *part = malloc(i);
+        CLEANUP(free_it) uint8_t *part = malloc(i);
         memcpy(part, exact, i);
         CU_ASSERT_EQUAL(npy_parse(part, i, ret, NULL), NPY_MORE);
-        free(part);
     }
     free(exact);
     return r;

@@ -77,9 +77,8 @@ static void content_is(struct tree *t, const char *path, const char *want)
 {
     const struct tree_image m = {.t = t};
     size_t n;
-    char *text = image_text(&m, path, &n);
+    CLEANUP(free_it) char *text = image_text(&m, path, &n);
     CU_ASSERT_STRING_EQUAL(text, want);
-    free(text);
 }
 
 /* ---- why a model cannot be edited ---- */
@@ -158,7 +157,7 @@ TEST("a model whose directory cannot be written or read is not edited")
 /* What a crash left is removed; a model with a journal is neither opened nor touched. */
 TEST("leftovers of a crash are removed; a half written model is not opened")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree *t = NULL;
     struct err e = {0};
     opens(&p, &plain, NULL);
@@ -180,7 +179,6 @@ TEST("leftovers of a crash are removed; a half written model is not opened")
     CU_ASSERT_TRUE(file_is(&p, &old) && files_in(&p) == 2);
     free(old.bytes);
     free(new.bytes);
-    drop_place(&p);
 }
 
 /* ---- the lock ---- */
@@ -209,7 +207,7 @@ static bool on_wait(void *arg, int dir, const char *name, struct err *why)
 
 TEST("a process that ends releases its lock")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree_options o = plain;
     o.wait = on_wait;
     o.wait_arg = &asked;
@@ -223,7 +221,6 @@ TEST("a process that ends releases its lock")
     o.read_only = true; /* needs no lock */
     opens(&p, &o, "requested by");
     CU_ASSERT_EQUAL(asked, 2);
-    drop_place(&p);
 }
 
 static bool locked(const struct place *p)
@@ -248,7 +245,7 @@ static void error_has(struct tree *t, const char *words)
 /* The first edit takes the lock; while another process holds it, edits are refused. */
 TEST("the first edit takes the lock, unless another process holds it")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &plain);
     const struct tree_image m = {.t = t};
     uint64_t node = image_node(&m, "metadata/a.b");
@@ -269,14 +266,13 @@ TEST("the first edit takes the lock, unless another process holds it")
     content_is(t, "metadata/a.b", "2\n");
     end(t);
     CU_ASSERT_FALSE(locked(&p));
-    drop_place(&p);
 }
 
 /* If another file has replaced the model since it was opened, the new file is not edited, and its
  * lock is neither taken nor waited for. */
 TEST("a model that was replaced is not edited")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &plain);
     CU_ASSERT_EQUAL(do_write(other, "a.b", "3\n", 2), 0);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
@@ -286,7 +282,6 @@ TEST("a model that was replaced is not edited")
     CU_ASSERT_FALSE(locked(&p));
     content_is(t, "metadata/a.b", "1\n");
     tree_close(t);
-    drop_place(&p);
 }
 
 /* ---- idleness, and identity ---- */
@@ -303,7 +298,7 @@ static bool gets_idle(struct tree *t, bool helpers)
 /* A tree is not idle while a file is open or an edit is pending. A helper keeps it busy as well. */
 TEST("a tree is not idle while a file is open or an edit is pending")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree_options o = late;
     struct tree_dir *d = NULL;
     struct tree_file *f = NULL;
@@ -336,7 +331,6 @@ TEST("a tree is not idle while a file is open or an edit is pending")
     CU_ASSERT_EQUAL(tree_rmdir(t, image_node(&m, "tensors"), "made"), 0);
     CU_ASSERT_TRUE(gets_idle(t, false));
     end(t);
-    drop_place(&p);
 }
 
 static void put_shard(const struct place *p, unsigned no, const char *extra)
@@ -349,17 +343,16 @@ static void put_shard(const struct place *p, unsigned no, const char *extra)
     build_str(&b, "a.b", extra);
     if (no == 0)
         build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
-    uint8_t *bytes = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *bytes = build_finish(&b, &n);
     (void)snprintf(name, sizeof(name), "m-%05u-of-00002.gguf", no + 1);
     put_file(p->dir, name, bytes, n);
-    free(bytes);
 }
 
 /* A tree of the same files gives nodes the same numbers; every file counts. */
 TEST("a reopened tree has the numbers of its predecessor; every file counts")
 {
     char path[128];
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     put_shard(&p, 0, "1");
     put_shard(&p, 1, "");
     (void)snprintf(path, sizeof(path), "%s/m-00001-of-00002.gguf", p.folder);
@@ -380,7 +373,6 @@ TEST("a reopened tree has the numbers of its predecessor; every file counts")
     CU_ASSERT_TRUE(tree_changed(t) && tree_changed(again));
     tree_close(again);
     tree_close(t);
-    drop_place(&p);
 }
 
 /* ---- while a tree is open ---- */
@@ -388,7 +380,7 @@ TEST("a reopened tree has the numbers of its predecessor; every file counts")
 /* Rights are looked at again after a second, as long as the file exists. */
 TEST("rights are at most a second old")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     CU_ASSERT_EQUAL(chmod(p.model, 0644), 0);
     struct tree *t = image_tree(p.model, &plain);
     const struct tree_image m = {.t = t};
@@ -403,13 +395,12 @@ TEST("rights are at most a second old")
     later += 2;
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0600);
     tree_close(t);
-    drop_place(&p);
 }
 
 /* The node of a file of the whole belongs to one state of the model. */
 TEST("the node of a replaced file is stale")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree_file *f = NULL;
     struct tree_entry e;
     struct tree *t = image_tree(p.model, &plain);
@@ -420,13 +411,12 @@ TEST("the node of a replaced file is stale")
     CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), e.node);
     tree_forget(t, e.node, 1);
     end(t);
-    drop_place(&p);
 }
 
 TEST("a tree that is ending computes nothing")
 {
     char bytes[10];
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree *t = image_tree(p.model, &plain);
     const struct tree_image m = {.t = t};
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 0, 10, bytes), 10);
@@ -436,12 +426,11 @@ TEST("a tree that is ending computes nothing")
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 0, 10, bytes), -EINTR);
     CU_ASSERT_EQUAL(image_bytes(&m, "hashes", 0, 10, bytes), -EINTR);
     end(t);
-    drop_place(&p);
 }
 
 TEST("a backup is named")
 {
-    struct place p = new_place();
+    CLEANUP(drop_place) struct place p = new_place();
     struct tree_options o = plain;
     o.backup = ".bak";
     struct tree *t = image_tree(p.model, &o);
@@ -452,7 +441,6 @@ TEST("a backup is named")
     tree_backup(t, &out);
     CU_ASSERT_TRUE(out.len > 0 && memcmp(out.data, NAME ".bak", 14) == 0);
     end(t);
-    drop_place(&p);
 }
 
 /* ---- models that no edit could have made ---- */

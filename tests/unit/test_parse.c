@@ -150,7 +150,7 @@ TEST("every layout, version, byte order and value type is parsed")
     for (int i = 0; layout(&b, i); i++) {
         struct build as = b; /* requested version and layout */
         put_all(&b);
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->fmt.version, as.fmt.version);
         CU_ASSERT_EQUAL(p.g->fmt.big, as.fmt.big);
         CU_ASSERT_EQUAL(p.g->fmt.nul, as.fmt.nul);
@@ -161,21 +161,19 @@ TEST("every layout, version, byte order and value type is parsed")
         check_keys(&as, p.g);
         check_extents(p.g);
         check_tensors(&p);
-        parsed_free(&p);
     }
 }
 
 /* Parse an image in the first draft's layout, and check that its infos begin at `info_off`. */
 static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
 {
-    struct gguf *g = gguf_in(image, n);
+    CLEANUP(gguf_drop) struct gguf *g = gguf_in(image, n);
     CU_ASSERT_TRUE(g->fmt.draft);
     CU_ASSERT_EQUAL(g->kv[g->n_kv - 1].end, 64);
     CU_ASSERT_EQUAL(g->info_off, info_off);
     CU_ASSERT_EQUAL(g->tensor[0].off, info_off + 64);
     CU_ASSERT_EQUAL(image[g->tensor[0].off], 0x55);
     CU_ASSERT_EQUAL(g->anomalies, 0);
-    gguf_free(g);
 }
 
 /* If the keys of a first draft end at a multiple of 64, some writers add 64 more bytes of
@@ -188,7 +186,8 @@ TEST("both paddings of the first draft are accepted")
     build_str(&b, "k", "0123456789012345678901234567890"); /* ends at 64 */
     build_tensor(&b, "t", F32, (uint64_t[]){2}, 1, data, 8);
     size_t n;
-    uint8_t *image = build_finish(&b, &n), more[512] = {0};
+    uint8_t more[512] = {0};
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     draft_is(image, n, 64);
     memcpy(more, image, 64);
     memcpy(more + 128, image + 64, n - 64);
@@ -196,7 +195,6 @@ TEST("both paddings of the first draft are accepted")
     CU_ASSERT_EQUAL(get_u64(offset, false), 128);
     put_u64(offset, 192, false);
     draft_is(more, n + 64, 128);
-    free(image);
 }
 
 /* ---- strings ---- */
@@ -206,11 +204,10 @@ TEST("version 3 strings keep a trailing NUL")
 {
     struct build b = build_of(3, false);
     build_raw(&b, "k\0", 2, GGUF_STRING, "\2\0\0\0\0\0\0\0v\0", 10);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_FALSE(p.g->fmt.nul);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "k\0", 2), 0);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "k", 1), UINT32_MAX);
-    parsed_free(&p);
 }
 
 TEST("if any string lacks a NUL, no NUL is counted")
@@ -220,10 +217,9 @@ TEST("if any string lacks a NUL, no NUL is counted")
     build_str(&b, "k", "v");
     b.fmt.nul = false;
     build_str(&b, "plain", "");
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_FALSE(p.g->fmt.nul);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "k\0", 2), 0);
-    parsed_free(&p);
 }
 
 TEST("empty, long and binary names are accepted")
@@ -237,7 +233,7 @@ TEST("empty, long and binary names are accepted")
     build_u32(&b, longname, 3);
     build_tensor(&b, "", F32, (uint64_t[]){1}, 1, NULL, 4);
     build_tensor(&b, longname, F32, (uint64_t[]){1}, 1, NULL, 4);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "\0", 1), 0);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "\xff/", 2), 1);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, longname, 999), 2);
@@ -245,7 +241,6 @@ TEST("empty, long and binary names are accepted")
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "", 0), UINT32_MAX);
     CU_ASSERT_EQUAL(gguf_find_tensor(p.g, "", 0), 0);
     CU_ASSERT_EQUAL(gguf_find_tensor(p.g, longname, 999), 1);
-    parsed_free(&p);
 }
 
 TEST("arrays may be nested up to the limit")
@@ -256,9 +251,8 @@ TEST("arrays may be nested up to the limit")
         build_item_array(&b, GGUF_ARRAY, 1);
     build_item_array(&b, GGUF_U8, 1);
     build_item_num(&b, GGUF_U8, 42);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     key_is(p.g, "k", "[[[[[[[[42]]]]]]]]");
-    parsed_free(&p);
 }
 
 /* ---- tensors ---- */
@@ -275,7 +269,7 @@ TEST("tensors with zero or many dimensions, or several blocks, are accepted")
     build_tensor(&b, "five", F16, (uint64_t[]){1, 2, 3, 4, 5}, 5, NULL, 240);
     build_tensor(&b, "many", I8, many, GGUF_MAX_DIMS, NULL, 8);
     build_tensor(&b, "blocks", Q8_0, (uint64_t[]){64, 3}, 2, NULL, 204);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     static const uint64_t n_elem[] = {1, 0, 0, 0, 120, 8, 192};
     static const uint64_t nbytes[] = {4, 0, 0, 0, 240, 8, 204};
     for (uint32_t i = 0; i < 7; i++) {
@@ -284,7 +278,6 @@ TEST("tensors with zero or many dimensions, or several blocks, are accepted")
     }
     CU_ASSERT_EQUAL(p.g->anomalies, 0);
     CU_ASSERT_EQUAL(gguf_dim(p.g, &p.g->tensor[4], 4), 5);
-    parsed_free(&p);
 }
 
 /* If the type id of a tensor is unknown or was removed from ggml, its data extends to the next
@@ -294,7 +287,7 @@ TEST("data of unknown and removed types extends to the next tensor")
     struct build b = build_of(3, false);
     build_tensor(&b, "gone", Q4_2_GONE, (uint64_t[]){7}, 1, NULL, 40);
     build_text(&b, ">known F32 1|>new 9999 100x3 33");
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(p.g->anomalies, GGUF_ANOMALY_UNKNOWN);
     CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, 64);
     CU_ASSERT_EQUAL(p.g->tensor[0].type_id, Q4_2_GONE);
@@ -303,7 +296,6 @@ TEST("data of unknown and removed types extends to the next tensor")
     CU_ASSERT_EQUAL(p.g->tensor[2].n_elem, 300);
     CU_ASSERT_PTR_NULL(gguf_type(&p.g->tensor[2]));
     CU_ASSERT_EQUAL(gguf_type(&p.g->tensor[0])->block_len, 0);
-    parsed_free(&p);
 }
 
 /* In version 1 only, ids 16 to 18 were I8, I16 and I32. */
@@ -312,12 +304,11 @@ TEST("version 1 has its own type ids")
     for (uint8_t version = 1; version <= 2; version++) {
         struct build b = build_of(version, false);
         build_tensor(&b, "i32", 18, (uint64_t[]){256}, 1, NULL, version == 1 ? 1024 : 98);
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->tensor[0].stored_id, 18);
         CU_ASSERT_EQUAL(p.g->tensor[0].type_id, version == 1 ? I32 : 18);
         CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, version == 1 ? 1024 : 98);
         CU_ASSERT_EQUAL(p.g->anomalies, 0);
-        parsed_free(&p);
     }
 }
 
@@ -325,12 +316,12 @@ TEST("version 1 has its own type ids")
 TEST("tensor names are distinguished up to a NUL")
 {
     for (int differ = 0; differ < 2; differ++) {
-        struct gguf *g = NULL;
+        CLEANUP(gguf_drop) struct gguf *g = NULL;
         struct err e = {0};
         size_t n;
         struct build b = build_of(3, false);
         build_text(&b, ">aXb I32 8|>aXc I32 8");
-        uint8_t *image = build_finish(&b, &n);
+        CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
         for (size_t i = 0; i + 3 <= n; i++)
             if (memcmp(image + i, "aX", 2) == 0 && (image[i + 2] == 'b' || !differ))
                 image[i + 1] = '\0';
@@ -338,8 +329,6 @@ TEST("tensor names are distinguished up to a NUL")
         CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), differ ? 0 : -EBADMSG);
         CU_ASSERT_EQUAL(differ ? gguf_find_tensor(g, "a\0b", 3) : 0, 0);
         CU_ASSERT_EQUAL(differ ? gguf_find_tensor(g, "a", 1) : UINT32_MAX, UINT32_MAX);
-        gguf_free(g);
-        free(image);
     }
 }
 
@@ -350,12 +339,11 @@ TEST("a key with a NUL that equals no other is read")
     struct build b = build_of(3, false);
     build_raw(&b, "a\0b", 3, GGUF_U32, "\1\0\0\0", 4);
     build_raw(&b, "\0", 1, GGUF_U32, "\2\0\0\0", 4);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "a\0b", 3), 0);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "\0", 1), 1);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "a", 1), UINT32_MAX);
     CU_ASSERT_EQUAL(gguf_find_key(p.g, "a\0c", 3), UINT32_MAX);
-    parsed_free(&p);
 }
 
 static void two(struct build *b, uint64_t first, uint64_t second)
@@ -385,12 +373,11 @@ TEST("gaps, order, a missing tail and trailing bytes are noted")
         two(&b, rows[i].first, rows[i].second);
         b.no_tail = rows[i].no_tail;
         buf_zero(&b.data, rows[i].trailing);
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->anomalies, rows[i].odd);
         CU_ASSERT_EQUAL(p.g->tensor[0].off, p.g->data_off + rows[i].first);
         CU_ASSERT_EQUAL(p.g->data_end, p.g->data_off + rows[i].end);
         CU_ASSERT_NOT_EQUAL(p.image[p.g->tensor[0].off], 0);
-        parsed_free(&p);
     }
 }
 
@@ -400,9 +387,8 @@ TEST("tensors without elements may share an offset")
 {
     struct build b = build_of(3, false);
     build_text(&b, ">zero F32 0 0 0|>a F32 3 12 0|>b F32 3 12 32");
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL(p.g->anomalies, 0);
-    parsed_free(&p);
 }
 
 TEST("alignments from 1 to 65536 are accepted")
@@ -412,14 +398,13 @@ TEST("alignments from 1 to 65536 are accepted")
         b.alignment = align;
         build_u32(&b, "general.alignment", align);
         build_text(&b, ">a I8 3|>b I8 3");
-        struct parsed p = parse_build(&b, 0);
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->alignment, align);
         CU_ASSERT_EQUAL(p.g->data_off % align, 0);
         CU_ASSERT_TRUE(p.g->data_off - p.g->head_len < align);
         CU_ASSERT_EQUAL(p.g->tensor[1].off - p.g->tensor[0].off,
                         align < 4 ? 4 - (align == 1) : align);
         CU_ASSERT_EQUAL(p.g->anomalies, 0);
-        parsed_free(&p);
     }
 }
 
@@ -430,7 +415,7 @@ TEST("an incomplete download is shown on request")
     struct build b = build_of(3, false);
     two(&b, 0, 32);
     size_t n;
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     struct source s = source_mem(image, n);
     struct gguf *g = NULL;
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, GGUF_PARTIAL, &g, NULL), 0);
@@ -445,5 +430,4 @@ TEST("an incomplete download is shown on request")
         CU_ASSERT_EQUAL(g->data_end, n);
         gguf_free(g);
     }
-    free(image);
 }

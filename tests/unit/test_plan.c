@@ -113,7 +113,7 @@ TEST("a reserve keeps the data in place or moves it by whole blocks")
     struct edit_plan f;
     struct edit_options o = {.reserve = 5000, .strategy = EDIT_INPLACE};
     for (uint32_t align = 8; align <= 65536; align *= 8) {
-        struct content im;
+        CLEANUP(image_free) struct content im;
         make_model(&im, true, false, align);
         /* The first rewrite adds a reserve and, if possible, moves the data by whole blocks. */
         step(&im, 20000, &o, &f);
@@ -138,7 +138,6 @@ TEST("a reserve keeps the data in place or moves it by whole blocks")
         struct edit_options none = {.reserve = 0};
         step(&im, 5, &none, &f);
         CU_ASSERT_EQUAL(spaces(&im), -1);
-        image_free(&im);
     }
 }
 
@@ -147,7 +146,7 @@ TEST("a reserve is used up to its last byte")
 {
     struct edit_plan f;
     struct edit_options o = {.reserve = 100, .strategy = EDIT_INPLACE};
-    struct content im;
+    CLEANUP(image_free) struct content im;
     make_model(&im, true, false, 32);
     step(&im, 1000, &o, &f);
     uint32_t n = 1000 + (uint32_t)spaces(&im);
@@ -163,7 +162,6 @@ TEST("a reserve is used up to its last byte")
     /* The reserve's own entry is dropped before data is moved. */
     CU_ASSERT_TRUE(!f.inplace || spaces(&im) == -1);
     CU_ASSERT_EQUAL(moved_by % 4096, 0);
-    image_free(&im);
 }
 
 TEST("an automatic reserve is only made in a large file")
@@ -219,17 +217,15 @@ TEST("a model without padding at its end can be edited")
         CLEANUP(edit_change_free) struct edit_change c;
         CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
         struct edit_options o = EDIT_OPTIONS_INIT;
-        struct content im;
+        CLEANUP(image_free) struct content im;
         make_model(&im, true, i, 32);
-        struct log *d = memory_draft("abcd", 4);
+        CLEANUP(log_drop) struct log *d = memory_draft("abcd", 4);
         const struct tensor_piece piece = {0, 4, 0, d};
         edit_change_init(&c, &(struct edit_base){.g = im.g});
         CU_ASSERT_EQUAL(edit_tensor_set(&c, "one", 3, NULL, &piece, 1, NULL), 0);
         CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
         CU_ASSERT_EQUAL(p.changed, 4);
         CU_ASSERT_EQUAL(p.inplace, i == 0);
-        log_unref(d);
-        image_free(&im);
     }
 }
 
@@ -322,14 +318,14 @@ TEST("bytes that are not a value are refused")
 TEST("a header that becomes too large with its reserve is refused")
 {
     size_t n;
-    struct gguf *g = NULL;
+    CLEANUP(gguf_drop) struct gguf *g = NULL;
     struct err e = {0};
     const struct edit_options o = {.reserve = 65536};
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct build b = build_of(3, false);
     put_tensors(&b);
-    uint8_t *bytes = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *bytes = build_finish(&b, &n);
     struct source s = source_mem(bytes, n);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
     struct buf value = {.data = malloc(1), .len = GGUF_MAX_HEADER - 65536};
@@ -337,6 +333,4 @@ TEST("a header that becomes too large with its reserve is refused")
     CU_ASSERT_EQUAL(edit_set(&c, "large", 5, GGUF_STRING, &value, NULL), 0);
     CU_ASSERT_EQUAL(edit_plan_make(&c, &o, &p, &e), -EFBIG);
     CU_ASSERT_STRING_EQUAL(e.msg, "the header would be over 4294967296 bytes");
-    gguf_free(g);
-    free(bytes);
 }

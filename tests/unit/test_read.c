@@ -161,7 +161,7 @@ TEST("tensor files can be read from every offset in both byte orders")
     char *views[2];
     size_t n[2];
     for (int big = 0; big < 2; big++) {
-        struct tree_image m = model(big);
+        CLEANUP(image_close) struct tree_image m = model(big);
         views[big] = image_text(&m, "model.f16.safetensors", &n[big]);
         check_tensors(&m, big);
         contains(&m, "model.gguf", m.image, m.size);
@@ -172,7 +172,6 @@ TEST("tensor files can be read from every offset in both byte orders")
         content_is(&m, "tensors/q/type", "Q8_0\n");
         content_is(&m, "tensors/new/type", "unknown:9999\n");
         content_is(&m, "tensors/new/shape", "3\n");
-        image_close(&m);
     }
     CU_ASSERT_TRUE(n[0] > 200 && n[0] == n[1] && memcmp(views[0], views[1], n[0]) == 0);
     free(views[0]);
@@ -198,14 +197,11 @@ TEST("model.gguf omits the reserve")
         struct build b;
         size_t n, size;
         build_spaced(&b, spaces % 2, -1);
-        uint8_t *want = build_finish(&b, &n);
+        CLEANUP(free_it) uint8_t *want = build_finish(&b, &n);
         build_spaced(&b, spaces % 2, spaces);
-        struct tree_image m = image_open(&b, &plain);
-        char *got = image_text(&m, "model.gguf", &size);
+        CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
+        CLEANUP(free_it) char *got = image_text(&m, "model.gguf", &size);
         CU_ASSERT_TRUE(size == n && memcmp(got, want, n) == 0);
-        free(got);
-        free(want);
-        image_close(&m);
     }
 }
 
@@ -220,7 +216,7 @@ TEST("tensors.txt shows the tensors")
     build_tensor(&b, "a\n", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     build_tensor(&b, "\xc3\xa4\xff", NO_SUCH, NULL, 0, NULL, 8);
     build_tensor(&b, name, Q8_0, (uint64_t[]){32}, 1, NULL, 34);
-    struct tree_image m = image_open(&b, &plain);
+    CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     (void)snprintf(want, sizeof(want),
                    "NAME   TYPE          SHAPE  BYTES   SHARE\n"
                    "a\\x0a  F32           1 3       12  15.38%%\n"
@@ -234,14 +230,13 @@ TEST("tensors.txt shows the tensors")
                    name);
     content_is(&m, "tensors.txt", want);
     CU_ASSERT_EQUAL((size_t)image_stat(&m, "tensors.txt").st_size, strlen(want));
-    image_close(&m);
 }
 
 /* Compare `info`, except for the file's name, which is random. */
 static void info_is(const struct tree_image *m, const char *before, const char *after)
 {
     size_t n;
-    char *got = image_text(m, "info", &n);
+    CLEANUP(free_it) char *got = image_text(m, "info", &n);
     char *file = strstr(got, "file:"), *format = strstr(got, "format:");
     CU_ASSERT_TRUE_FATAL(file && format && file < format);
     char *mount = strstr(got, "mount:");
@@ -253,7 +248,6 @@ static void info_is(const struct tree_image *m, const char *before, const char *
     *file = '\0';
     CU_ASSERT_STRING_EQUAL(got, before);
     CU_ASSERT_EQUAL((size_t)image_stat(m, "info").st_size, n);
-    free(got);
 }
 
 TEST("info is safe for a terminal")
@@ -261,7 +255,7 @@ TEST("info is safe for a terminal")
     struct build b = build_of(2, false);
     build_str(&b, "general.name", "evil\x1b[31m");
     build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
-    struct tree_image m = image_open(&b, &plain);
+    CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     info_is(
         &m,
         "name:            evil\\x1b[31m\narchitecture:    -\ntype:            model\nparameters:   "
@@ -271,7 +265,6 @@ TEST("info is safe for a terminal")
         "chat template:   no\n",
         "format:          GGUF version 2, little-endian\nkeys:            1\n"
         "tensors:         1\nalignment:       32\ndata offset:     128\nreserve:         none\n");
-    image_close(&m);
 }
 
 TEST("info describes the model")
@@ -299,7 +292,7 @@ TEST("info describes the model")
                    "general.sampling.top_k:i32=20");
     build_num(&b, "general.sampling.temp", GGUF_F32, 0x3f000000); /* 0.5 */
     build_text(&b, ">t F32 24|>q Q8_0 32|ggufs.reserve=  ");
-    struct tree_image m = image_open(&b, &plain);
+    CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     info_is(&m,
             "name:            A model\narchitecture:    llama\ntype:            adapter, lora, "
             "alpha 16\nparameters:      56\n"
@@ -321,7 +314,6 @@ TEST("info describes the model")
             "format:          GGUF version 3, little-endian\nkeys:            33\n"
             "tensors:         2\nalignment:       32\ndata offset:     1536\n"
             "reserve:         2 bytes\n");
-    image_close(&m);
 }
 
 /* The findings, and their size for stat, which are rendered again for each reader. */
@@ -331,7 +323,7 @@ TEST("check reports faults")
     struct build b = build_of(3, false);
     build_text(&b, "general.architecture=test|>output.weight F32 3");
     b.pad_byte = 1;
-    struct tree_image m = image_open(&b, &plain);
+    CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     struct stat st = image_stat(&m, "check");
     CU_ASSERT_EQUAL(st.st_blocks, (st.st_size + 511) / 512);
     ssize_t n = image_bytes(&m, "check", 0, sizeof(text) - 1, text);
@@ -345,7 +337,6 @@ TEST("check reports faults")
     CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "check"), O_RDONLY, &f), 0);
     CU_ASSERT_EQUAL(tree_read(f, 0, 1, &(struct reply){0}), 0);
     CU_ASSERT_EQUAL(tree_release(f), 0);
-    image_close(&m);
 }
 
 /* ---- missing data ---- */
@@ -368,9 +359,8 @@ static struct tree_image large(const struct tree_options *o)
 static void shows(const struct tree_image *m, const char *path, const char *want)
 {
     size_t n;
-    char *text = image_text(m, path, &n);
+    CLEANUP(free_it) char *text = image_text(m, path, &n);
     CU_ASSERT_STRING_EQUAL(text, want);
-    free(text);
 }
 
 static size_t offset_of(const struct tree_image *m, const char *path)
@@ -424,7 +414,7 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
 TEST("a file truncated while the tree is open gives EIO, and other reads succeed")
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
-    struct tree_image m = large(&plain);
+    CLEANUP(image_close) struct tree_image m = large(&plain);
     size_t q = offset_of(&m, "tensors/q/offset");
     for (int i = 0; i < 3; i++) {
         CU_ASSERT_EQUAL(ftruncate(m.fd, (off_t)(q + kept[i])), 0);
@@ -437,7 +427,6 @@ TEST("a file truncated while the tree is open gives EIO, and other reads succeed
     shows(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
-    image_close(&m);
 }
 
 TEST("an incomplete download is shown only on request")
@@ -462,12 +451,12 @@ TEST("an incomplete download is shown only on request")
 /* With the maximum number of elements, views have the largest sizes that can be shown. */
 TEST("a tensor with the maximum number of values shows its sizes")
 {
-    struct tree_image m;
+    CLEANUP(image_close) struct tree_image m;
     struct err e = {0};
     size_t n;
     struct build b = build_of(3, false);
     build_tensor(&b, "h", I8, (uint64_t[]){GGUF_MAX_ELEMENTS}, 1, NULL, 0);
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     CU_ASSERT_EQUAL(image_try(image, n, &plain, &m, &e), -ENODATA);
     CU_ASSERT_EQUAL_FATAL(image_try(image, n, &partial, &m, &e), 0);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/raw").st_size, 1ll << 60);
@@ -476,6 +465,4 @@ TEST("a tensor with the maximum number of values shows its sizes")
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/h/raw", 1ull << 59, 1, &e), -EIO);
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/h/f32", (1ull << 62) - 1, 1, &e), -EIO);
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/h/f32", 1ull << 62, 1, &e), 0);
-    free(image);
-    image_close(&m);
 }

@@ -121,7 +121,7 @@ static void written(void)
     struct tree_file *f = NULL;
     const struct tree_image m = {.t = tree};
     struct tree_wait w;
-    char *text = malloc(2 * LINES);
+    CLEANUP(free_it) char *text = malloc(2 * LINES);
     for (size_t i = 0; i < LINES; i++)
         memcpy(text + 2 * i, "1\n", 2);
     CU_ASSERT_EQUAL_FATAL(
@@ -130,7 +130,6 @@ static void written(void)
     CU_ASSERT_TRUE(atomic_load(&answered));
     CU_ASSERT_EQUAL(tree_waited(&w, tree_flush(f, tree_wait(&w))), 0);
     CU_ASSERT_EQUAL(tree_release(f), 0);
-    free(text);
 }
 
 static void removed(void)
@@ -165,7 +164,7 @@ TEST("a file of drafts is closed without the lock")
 {
     struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "test");
-    struct place p = place_of(&b);
+    CLEANUP(drop_place) struct place p = place_of(&b);
     struct edit_file f = {.sys = &sys_libc, .dir = p.dir, .fd = -1, .name = NAME};
     struct lock lock;
     struct log *large, *next;
@@ -186,5 +185,4 @@ TEST("a file of drafts is closed without the lock")
     logs_rest(&s);
     CU_ASSERT_PTR_NULL(s.now);
     lock_destroy(&lock);
-    drop_place(&p);
 }

@@ -77,14 +77,13 @@ TEST("shards are recognised by their names")
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         CU_ASSERT_EQUAL(found(rows[i].path), rows[i].n);
-    struct shards s;
+    CLEANUP(shards_free) struct shards s;
     CU_ASSERT_EQUAL(shards_find(&s, "/no/such/x-00002-of-00003.gguf"), 0);
     for (size_t i = 0; i < 4; i++) {
         char want[64];
         (void)snprintf(want, sizeof(want), "/no/such/x-%05zu-of-00003.gguf", i + 1);
-        char *path = shards_path(&s, i);
+        CLEANUP(free_it) char *path = shards_path(&s, i);
         CU_ASSERT_STRING_EQUAL(path, want);
-        free(path);
     }
     char *sibling = split_sibling("x-00002-of-00003.gguf", 2, 3);
     CU_ASSERT_STRING_EQUAL(sibling, "x-00003-of-00003.gguf");
@@ -92,7 +91,6 @@ TEST("shards are recognised by their names")
     sibling = split_sibling("-00002-of-00003.gguf", 0, 3);
     CU_ASSERT_STRING_EQUAL(sibling, "-00001-of-00003.gguf");
     free(sibling);
-    shards_free(&s);
 }
 
 /* Siblings are looked for beside the path or, if the first shard is not there, beside the link's
@@ -154,9 +152,8 @@ static void put_shard(const char *name, const struct shard *s)
     struct build b;
     size_t n;
     build_shard(&b, s);
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     put_file(place.dir, name, image, n);
-    free(image);
 }
 
 /* Open and merge x-*-of-0000N.gguf in the directory; the first of them is given. Returns the merged

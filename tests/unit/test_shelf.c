@@ -22,11 +22,10 @@ static void put(const char *name)
     size_t n;
     struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "llama");
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
     CU_ASSERT_EQUAL_FATAL(write(fd, image, n), (ssize_t)n);
     (void)close(fd);
-    free(image);
 }
 
 /* Called once, when the rights of a file are looked at. */

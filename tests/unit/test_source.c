@@ -81,13 +81,12 @@ TEST("names in messages are escaped and shortened")
     struct build b = build_of(3, false);
     build_raw(&b, name, sizeof(name), 99, NULL, 0);
     build_u32(&b, "room", 0);
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
     CU_ASSERT_PTR_NULL(strchr(e.msg, '\n'));
     CU_ASSERT_EQUAL(strncmp(e.msg, "key 0 '\\x0a\\x0a", 15), 0);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "...': value type at byte 2032: 99 is not a value type"));
-    free(image);
 }
 
 /* A model whose header is read from a file in several steps equals the same model in memory. */
@@ -99,7 +98,7 @@ TEST("a file is read, even if it is truncated meanwhile")
     build_array(&b, "k", GGUF_U8, 1 << 20);
     buf_zero(&b.keys, 1 << 20);
     build_str(&b, "last", "one");
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     int fd = memfd_create("model", 0);
     CU_ASSERT_EQUAL_FATAL(write(fd, p.image, p.size), (ssize_t)p.size);
     CU_ASSERT_EQUAL(source_fd(fd, &s, NULL), 0);
@@ -115,7 +114,6 @@ TEST("a file is read, even if it is truncated meanwhile")
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, NULL), -EIO);
     CU_ASSERT_PTR_NULL(g);
     (void)close(fd);
-    parsed_free(&p);
 }
 
 TEST("only regular files can be sources")
@@ -145,7 +143,7 @@ TEST("200,000 keys are found, and duplicate names are refused")
         (void)snprintf(key, sizeof(key), "key.%u", i);
         build_u32(&b, key, i);
     }
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     g = gguf_in(image, n);
     CU_ASSERT_EQUAL(g->n_kv, N);
     uint32_t wrong = 0;
@@ -160,7 +158,6 @@ TEST("200,000 keys are found, and duplicate names are refused")
     memcpy(last, "key.199998", 10);
     struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, NULL), -EBADMSG);
-    free(image);
 }
 
 /* Blanks alone are not JSON. */

@@ -81,14 +81,14 @@ TEST("a refused edit changes nothing")
 
 static void split_by(const char *key)
 {
-    struct gguf *g;
+    CLEANUP(gguf_drop) struct gguf *g;
     struct edit_change c;
     struct err e = {0};
     size_t n;
     struct build b = build_of(3, false);
     build_num(&b, key, GGUF_U16, 2);
     build_tensor(&b, "a", F32, SHAPE(1), "abcd", 4);
-    uint8_t *image = build_finish(&b, &n);
+    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
     struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
     edit_change_init(&c, &(struct edit_base){.g = g});
@@ -98,8 +98,6 @@ static void split_by(const char *key)
     CU_ASSERT_EQUAL(edit_tensor_add(&c, "b", 1, &one, NULL, 0, 0, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(edit_tensor_rename(&c, "a", 1, "b", 1, &e), 0);
     edit_change_free(&c);
-    gguf_free(g);
-    free(image);
 }
 
 TEST("files of a split model keep their numbers of tensors")

@@ -49,9 +49,8 @@ static struct tree_image model(void)
 
 static void lists(const struct tree_image *m, const char *path, const char *want)
 {
-    char *got = image_list(m, path);
+    CLEANUP(free_it) char *got = image_list(m, path);
     CU_ASSERT_STRING_EQUAL(got, want);
-    free(got);
 }
 
 /* What is listed with which views; LONG: the name of 300 bytes. */
@@ -88,6 +87,7 @@ TEST("directories are listed in file order, with the chosen views")
         const struct listing *l = &listings[i];
         struct build b;
         put_model(&b, l->big);
+        CLEANUP(image_close)
         struct tree_image m = image_open(&b, &(struct tree_options){.views = l->views});
         const size_t n = strcspn(l->want, "L");
         const char *rest = l->want + n;
@@ -101,14 +101,13 @@ TEST("directories are listed in file order, with the chosen views")
         CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
         CU_ASSERT_EQUAL(image_node(&m, "tensors/new/bf16"), 0);
         CU_ASSERT_EQUAL(image_node(&m, "tensors/q5/f32") == 0, l->big);
-        image_close(&m);
     }
 }
 
 /* A listing can continue after any cookie. "." and ".." come first. */
 TEST("a listing can continue after any entry")
 {
-    struct tree_image m = model();
+    CLEANUP(image_close) struct tree_image m = model();
     uint64_t dir = image_node(&m, "tensors/new"), cookie = 0;
     static const char *const want[] = {".", "..", "type", "shape", "raw", "offset"};
     char name[TREE_NAME_MAX + 1];
@@ -128,13 +127,12 @@ TEST("a listing can continue after any entry")
     CU_ASSERT_EQUAL(image_readdir(&m, dir, &cookie, true, name, &e), 0);
     cookie = 1000000;
     CU_ASSERT_EQUAL(image_readdir(&m, image_node(&m, "metadata"), &cookie, true, name, &e), 0);
-    image_close(&m);
 }
 
 TEST("a model without keys and tensors is shown")
 {
     struct build b = build_of(3, false);
-    struct tree_image m = image_open(&b, &plain);
+    CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     lists(&m, "tensors", "");
     lists(&m, "metadata", "");
     size_t n;
@@ -144,7 +142,6 @@ TEST("a model without keys and tensors is shown")
     text = image_text(&m, "tensors.json", &n);
     CU_ASSERT_STRING_EQUAL(text, "[\n]\n");
     free(text);
-    image_close(&m);
 }
 
 /* ---- attributes ---- */
@@ -213,11 +210,10 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
 
 TEST("sizes are exact, and inode numbers are unique")
 {
-    struct tree_image m = model();
+    CLEANUP(image_close) struct tree_image m = model();
     struct seen s = {.ino = {INO_ROOT}, .n = 1};
     walk(&m, INO_ROOT, &s);
     CU_ASSERT_EQUAL(s.files, 8 + 7 + 5 * 6 + 4);
-    image_close(&m);
 }
 
 TEST("modes, owner and times come from the model or from options")
@@ -236,6 +232,7 @@ TEST("modes, owner and times come from the model or from options")
         struct build b;
         struct stat file, st;
         put_model(&b, false);
+        CLEANUP(image_close)
         struct tree_image m = image_open(&b, given ? &(struct tree_options){.set_uid = true,
                                                                             .set_gid = true,
                                                                             .set_umask = true,
@@ -252,7 +249,6 @@ TEST("modes, owner and times come from the model or from options")
             CU_ASSERT_EQUAL(st.st_mtim.tv_sec, file.st_mtim.tv_sec);
             CU_ASSERT_EQUAL(st.st_mtim.tv_nsec, file.st_mtim.tv_nsec);
         }
-        image_close(&m);
     }
 }
 
@@ -280,7 +276,7 @@ TEST("missing names are not found")
     };
     char name[301];
     struct tree_entry e;
-    struct tree_image m = model();
+    CLEANUP(image_close) struct tree_image m = model();
     for (size_t i = 0; i < COUNT(rows); i++)
         CU_ASSERT_EQUAL(tree_lookup(m.t, image_node(&m, rows[i].dir), rows[i].name, &e),
                         rows[i].want);
@@ -296,7 +292,6 @@ TEST("missing names are not found")
     name[254]--;
     name[0] = 'b'; /* the hash is right, the beginning is wrong */
     CU_ASSERT_EQUAL(tree_lookup(m.t, keys, name, &e), -ENOENT);
-    image_close(&m);
 }
 
 TEST("node numbers that were never issued are refused")
@@ -311,7 +306,7 @@ TEST("node numbers that were never issued are refused")
                               ino_make(NODE_TENSOR, 6, 0),
                               ino_key(7),
                               ino_make(NODE_TENSOR_FILE, 0, 20)};
-    struct tree_image m = model();
+    CLEANUP(image_close) struct tree_image m = model();
     struct tree_entry e;
     struct tree_file *f = NULL;
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -327,7 +322,6 @@ TEST("node numbers that were never issued are refused")
     CU_ASSERT_EQUAL(tree_getattr(m.t, ino_make(NODE_WHOLE, 1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, ino_make(NODE_WHOLE, 99, 5), O_RDONLY, &f), -ESTALE);
     CU_ASSERT_PTR_NULL(f);
-    image_close(&m);
 }
 
 /* ---- extended attributes ---- */
@@ -356,7 +350,7 @@ TEST("keys and tensors have extended attributes")
     static const char tensor[] =
         "user.gguf.name\0user.gguf.type\0user.gguf.shape\0user.gguf.offset";
     char offset[32];
-    struct tree_image m = model();
+    CLEANUP(image_close) struct tree_image m = model();
     xattrs_are(&m, "metadata/z.last", key, sizeof(key));
     xattrs_are(&m, "tensors/w", tensor, sizeof(tensor));
     xattrs_are(&m, "tensors/w/raw", NULL, 0);
@@ -378,7 +372,6 @@ TEST("keys and tensors have extended attributes")
     CU_ASSERT_TRUE(image_bytes(&m, "tensors/w/offset", 0, sizeof(offset) - 1, offset) > 0);
     offset[strcspn(offset, "\n")] = '\0';
     xattr_is(&m, "tensors/w", "user.gguf.offset", offset);
-    image_close(&m);
 }
 
 /* ---- opening ---- */
@@ -408,11 +401,10 @@ TEST("files that are not models are not opened")
 
 TEST("statfs is that of the disk")
 {
-    struct tree_image m = model();
+    CLEANUP(image_close) struct tree_image m = model();
     struct statvfs st = {0};
     CU_ASSERT_EQUAL(tree_statfs(m.t, &st), 0);
     CU_ASSERT_EQUAL(st.f_namemax, TREE_NAME_MAX);
     CU_ASSERT_TRUE(st.f_blocks > 0);
     CU_ASSERT_EQUAL(tree_path(m.t)[0], '/');
-    image_close(&m);
 }

@@ -96,7 +96,7 @@ TEST("bad values and scales of each type are counted")
     for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
         const struct spoil *s = &spoils[i];
         const struct quant_type *t = quant_find(s->id);
-        uint8_t *bytes = calloc(BLOCKS, t->block_bytes);
+        CLEANUP(free_it) uint8_t *bytes = calloc(BLOCKS, t->block_bytes);
         CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
         struct scan_result r = scan_blocks(s->id, bytes, false);
         CU_ASSERT_FALSE(r.nan || r.inf || r.scales || r.unread);
@@ -108,7 +108,6 @@ TEST("bad values and scales of each type are counted")
         CU_ASSERT_TRUE(r.nan + r.inf <= t->block_len);
         if (s->nan || s->inf || s->scale)
             CU_ASSERT_EQUAL(r.first / t->block_len, SPOILT);
-        free(bytes);
     }
 }
 
@@ -127,7 +126,7 @@ TEST("every type with scales is tested")
 /* A big-endian file, and one with a type that has no values in such files. */
 TEST("big-endian files are scanned")
 {
-    uint8_t *bytes = calloc(BLOCKS, 34);
+    CLEANUP(free_it) uint8_t *bytes = calloc(BLOCKS, 34);
     put_u16(bytes + 5 * 34, 0x7e00, true);
     struct scan_result r = scan_blocks(Q8_0_ID, bytes, true);
     CU_ASSERT_EQUAL(r.nan, 32);
@@ -135,25 +134,22 @@ TEST("big-endian files are scanned")
     CU_ASSERT_EQUAL(r.first, 5 * 32);
     r = scan_blocks(Q5_0_ID, bytes, true);
     CU_ASSERT_TRUE(r.unread);
-    free(bytes);
 }
 
 /* Several pieces each have a finding. The one that comes first in the tensor is reported. */
 TEST("the first finding of several pieces is reported")
 {
     enum { N = 3000000 };
-    uint8_t *bytes = calloc(N, 4);
+    CLEANUP(free_it) uint8_t *bytes = calloc(N, 4);
     CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
     for (size_t i = 123457; i < N; i += 1000000)
         put_u32(bytes + 4 * i, 0x7f800000 + (uint32_t)(i & 2), false);
     struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){N}, 1, bytes, 4 * (size_t)N);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     struct scan_result r = scan_one(&p);
     CU_ASSERT_EQUAL(r.inf, 3);
     CU_ASSERT_EQUAL(r.first, 123457);
-    parsed_free(&p);
-    free(bytes);
 }
 
 TEST("data is truncated during a scan")
@@ -162,7 +158,7 @@ TEST("data is truncated during a scan")
     struct scan_result found[1] = {{0}};
     struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){5000}, 1, NULL, 20000);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     int fd = memfd_create("model", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(write(fd, p.image, p.size), (ssize_t)p.size);
     CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
@@ -171,7 +167,6 @@ TEST("data is truncated during a scan")
     CU_ASSERT_EQUAL(scan_run(p.g, &m, NULL, found), -EIO);
     map_close(&m);
     (void)close(fd);
-    parsed_free(&p);
 }
 
 /* Missing data is not read. */
@@ -179,8 +174,7 @@ TEST("missing data is not read")
 {
     struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){1000}, 1, NULL, 4000);
-    struct parsed p = parse_build(&b, 0);
+    CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     p.size -= 100;
     CU_ASSERT_TRUE(scan_one(&p).unread);
-    parsed_free(&p);
 }
