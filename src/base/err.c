@@ -88,16 +88,12 @@ const char *show(char dst[SHOW_MAX], const void *bytes, size_t n)
 void show_all(struct buf *out, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
-    for (size_t i = 0, len; i < n; i += len) {
-        size_t run = i; /* end of the bytes that need no escape */
-        while (run < n && (len = printable(p + run, n - run)) > 0)
-            run += len;
-        buf_add(out, p + i, run - i);
-        len = run - i;
-        if (run == n)
-            return;
-        buf_printf(out, "\\x%02x", p[run]);
-        len++;
+    for (size_t i = 0, len; i < n; i += len ? len : 1) {
+        len = printable(p + i, n - i);
+        if (len)
+            buf_add(out, p + i, len);
+        else
+            buf_printf(out, "\\x%02x", p[i]);
     }
 }
 
@@ -120,12 +116,6 @@ void logger_log(const struct logger *l, int priority, const char *fmt, ...)
 
 /* Longer words are not compared, because no option is that long. */
 #define WORD_MAX 48
-
-/* Return how many letters may be wrong: a third of them, but at least one. */
-static unsigned limit(size_t len)
-{
-    return len < 3 ? 1 : (unsigned)(len / 3);
-}
 
 struct nearest nearest_to(const char *word, size_t len)
 {
@@ -169,7 +159,8 @@ void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t 
     if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* one letter is close to any other */
         return;
     unsigned d = letters_apart(n->word, n->len, candidate, len);
-    if (d > limit(n->len) || (n->found && d >= n->distance))
+    const unsigned most = n->len < 3 ? 1 : (unsigned)(n->len / 3); /* letters may be wrong */
+    if (d > most || (n->found && d >= n->distance))
         return;
     n->found = true;
     n->which = which;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hashes, and a table of links. Names are hashed with SipHash-2-4 under a random key that differs in
- * each process, so an attacker cannot make a file whose names all collide.
+ * Hashes, and a table of links. Names are hashed with a random secret that differs in each process,
+ * so an attacker cannot make a file whose names all collide.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -11,9 +11,7 @@
 #include <stdint.h>
 #include <xxhash.h>
 
-/* Return the SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
-uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
-/* Return the SipHash-2-4 of n bytes under this process's random key. */
+/* Return the XXH3 of n bytes with this process's secret. */
 uint64_t hash_name(const void *bytes, size_t n);
 /* Return the hash of a number that this program chose. An attacker could choose numbers that
  * collide. */
@@ -22,8 +20,8 @@ static inline uint64_t hash_number(uint64_t number)
     return ((number ^ number >> 32) + 1) * 0x9e3779b97f4a7c15u >> 32;
 }
 
-/* Return the XXH64 (Collet, 2014) of n bytes, for detecting changes. It is several times as fast as
- * SipHash, but does not protect against bytes made to collide. */
+/* Return the XXH64 (Collet, 2014) of n bytes, for detecting changes. It is the same in each process,
+ * and does not protect against bytes made to collide. */
 static inline uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
 {
     return XXH64(bytes, n, seed);

@@ -25,19 +25,6 @@ void thread_join(const struct thread *t)
     (void)pthread_join(t->id, NULL);
 }
 
-/* pthread_exit() makes libc load libgcc, which pthread_cancel() needs, and keep it loaded. */
-static void *end_at_once(void *arg)
-{
-    pthread_exit(arg);
-}
-
-void thread_load_cancel(void)
-{
-    struct thread t;
-    if (thread_start(&t, end_at_once, NULL) == 0)
-        thread_join(&t);
-}
-
 void thread_name(const char *name)
 {
     (void)pthread_setname_np(pthread_self(), name);

@@ -116,16 +116,6 @@ struct cond {
         .cond = PTHREAD_COND_INITIALIZER \
     }
 
-static inline void cond_init(struct cond *c)
-{
-    (void)pthread_cond_init(&c->cond, NULL);
-}
-
-static inline void cond_destroy(struct cond *c)
-{
-    (void)pthread_cond_destroy(&c->cond);
-}
-
 /* Wake one waiting thread. */
 static inline void cond_signal(struct cond *c)
 {
@@ -161,9 +151,6 @@ struct thread {
  * thread handles the others. If `t` is NULL, the thread is never joined. Returns 0 or -errno. */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
-/* While files can still be opened, load the library that pthread_cancel() needs; if it cannot load
- * the library, pthread_cancel() aborts the process. */
-void thread_load_cancel(void);
 /* Name the calling thread, in at most 15 bytes. By default, a thread has its creator's name. */
 void thread_name(const char *name);
 

@@ -434,19 +434,6 @@ static void load_part(struct checking *j, size_t i, const char *path)
     free(own);
 }
 
-static void check_extra_file(struct checking *j, const char *path)
-{
-    struct err e = {0};
-    char *extra = shards_path(&j->split, j->n);
-    if (!extra) {
-        cannot(j, path, "find its files", -ENOMEM);
-    } else if (access(extra, F_OK) == 0) {
-        (void)err_set(&e, -EBADMSG, "one shard too many: the model has %zu", j->n);
-        unusable(j, &j->set, extra, &e);
-    }
-    free(extra);
-}
-
 /* Report why the files do not fit together. Missing files are counted separately from files that
  * do not fit, because many findings of one kind must not hide the other kind. */
 static void check_set(struct checking *j, const char *path)
@@ -469,7 +456,6 @@ static void check_set(struct checking *j, const char *path)
         if (r < 0)
             unusable(j, &j->set, p->m.path, &e);
     }
-    check_extra_file(j, path);
     j->set.label = path;
     report_rest(&j->set);
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,13 +162,11 @@ int edit_file_note(struct edit_file *f, struct err *e)
 
 void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix)
 {
-    /* arbitrary, but fixed */
-    static const uint64_t key[2] = {0x67677566732d7369, 0x64652d6e616d6521};
     static const char mark[] = ".ggufs-";
     size_t n = strlen(name), around = 1 + sizeof(mark) - 1 + sizeof(EDIT_JOURNAL_SUFFIX) - 1;
     char cut[32] = "";
     if (n + around > NAME_MAX) {
-        (void)snprintf(cut, sizeof(cut), "~%016" PRIx64, siphash(key, name, n));
+        (void)snprintf(cut, sizeof(cut), "~%016" PRIx64, xxh64(0, name, n));
         n = NAME_MAX - around - strlen(cut);
     }
     (void)snprintf(dst, NAME_MAX + 1, ".%.*s%s%s%s", (int)n, name, cut, mark, suffix);
@@ -200,48 +199,28 @@ static int not_reproduced(struct err *e, int r, const char *what, const char *na
 }
 
 /*
- * Reads a whole attribute or, if name is NULL, the list of names. Either may grow between the two
- * calls, which are then repeated.
+ * Reads the names, each with its NUL, and then an empty one. A file system without attributes has no
+ * names. Neither they nor a value are ever larger than the kernel's limits.
  */
-static int get_all(const struct sys *s, int fd, const char *name, struct buf *ret)
+static int get_names(const struct sys *s, int fd, char dst[XATTR_LIST_MAX + 2])
 {
-    for (;;) {
-        ssize_t n = name ? s->fgetxattr(s, fd, name, NULL, 0) : s->flistxattr(s, fd, NULL, 0);
-        if (n < 0)
-            return (int)n;
-        ret->len = 0;
-        uint8_t *at = buf_extend(ret, (size_t)n + 1);
-        if (!at)
-            return -ENOMEM;
-        n = name ? s->fgetxattr(s, fd, name, at, (size_t)n + 1)
-                 : s->flistxattr(s, fd, (char *)at, (size_t)n + 1);
-        if (n == -ERANGE)
-            continue;
-        ret->len = n < 0 ? 0 : (size_t)n;
-        return n < 0 ? (int)n : 0;
-    }
+    ssize_t n = s->flistxattr(s, fd, dst, XATTR_LIST_MAX);
+    if (n == -EOPNOTSUPP || n == -ENOSYS)
+        n = 0;
+    memset(dst + (n < 0 ? 0 : n), 0, 2);
+    return n < 0 ? (int)n : 0;
 }
 
-/* Reads the names, each with its NUL. A file system without attributes has no names. */
-static int get_names(const struct sys *s, int fd, struct buf *ret)
+static const char *next_name(const char *name)
 {
-    int r = get_all(s, fd, NULL, ret);
-    return r == -EOPNOTSUPP || r == -ENOSYS ? 0 : r;
+    return name + strlen(name) + 1;
 }
 
-static const char *next_name(const struct buf *names, const char *name)
+static bool has_name(const char *names, const char *name)
 {
-    const char *at = name ? name + strlen(name) + 1 : (const char *)names->data;
-    return names->len && at < (const char *)names->data + names->len ? at : NULL;
-}
-
-static bool has_name(const struct buf *names, const char *name)
-{
-    const char *at = NULL;
-    while ((at = next_name(names, at)))
-        if (strcmp(at, name) == 0)
-            return true;
-    return false;
+    while (*names && strcmp(names, name) != 0)
+        names = next_name(names);
+    return *names;
 }
 
 /*
@@ -250,49 +229,44 @@ static bool has_name(const struct buf *names, const char *name)
  */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
-    CLEANUP(buf_free) struct buf want = BUF_INIT;
-    CLEANUP(buf_free) struct buf have = BUF_INIT;
-    int r = get_all(s, from, name, &want);
-    if (r < 0 || to < 0)
-        return r;
-    if (get_all(s, to, name, &have) == 0 && have.len == want.len &&
-        (want.len == 0 || memcmp(have.data, want.data, want.len) == 0))
+    uint8_t want[XATTR_SIZE_MAX], have[XATTR_SIZE_MAX];
+    const ssize_t n = s->fgetxattr(s, from, name, want, sizeof(want));
+    if (n < 0 || to < 0)
+        return n < 0 ? (int)n : 0;
+    if (s->fgetxattr(s, to, name, have, sizeof(have)) == n && memcmp(have, want, (size_t)n) == 0)
         return 0;
-    return s->fsetxattr(s, to, name, want.data, want.len);
+    return s->fsetxattr(s, to, name, want, (size_t)n);
 }
 
-static int copy_xattrs(const struct sys *s, int from, int to, struct err *e)
+/* Copies all attributes, and removes others that `to` has; or only reads them if to < 0. */
+static int copy_attributes(const struct sys *s, int from, int to, struct err *e)
 {
-    CLEANUP(buf_free) struct buf want = BUF_INIT;
-    CLEANUP(buf_free) struct buf have = BUF_INIT;
-    int r = get_names(s, from, &want);
+    char want[XATTR_LIST_MAX + 2], have[XATTR_LIST_MAX + 2] = "";
+    int r = get_names(s, from, want);
     if (r == 0 && to >= 0)
-        r = get_names(s, to, &have);
+        r = get_names(s, to, have);
     if (r < 0)
         return not_reproduced(e, r, "list of extended attributes", "");
-    for (const char *name = NULL; (name = next_name(&have, name));)
-        if (!has_name(&want, name) && (r = s->fremovexattr(s, to, name)) < 0)
+    for (const char *name = have; *name; name = next_name(name))
+        if (!has_name(want, name) && (r = s->fremovexattr(s, to, name)) < 0)
             return not_reproduced(e, r, "absence of the attribute", name);
-    for (const char *name = NULL; (name = next_name(&want, name));)
+    for (const char *name = want; *name; name = next_name(name))
         if ((r = copy_one(s, from, to, name)) < 0)
             return not_reproduced(e, r, "extended attribute", name);
     return 0;
 }
 
-int attr_check(const struct sys *s, int fd, struct err *e)
+/* Gives `to`, one of our files, exactly the attributes of the model, whose stat is st. */
+static int dress(const struct edit_file *f, const struct stat *st, int to, struct err *e)
 {
-    return copy_xattrs(s, fd, -1, e);
-}
-
-int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e)
-{
+    const struct sys *s = f->sys;
     struct stat now;
     int r = s->fstat(s, to, &now);
     if (r == 0 && (now.st_uid != st->st_uid || now.st_gid != st->st_gid))
         r = s->fchown(s, to, st->st_uid, st->st_gid);
     if (r < 0)
         return not_reproduced(e, r, "owner and group", "");
-    r = copy_xattrs(s, from, to, e);
+    r = copy_attributes(s, f->fd, to, e);
     if (r < 0)
         return r;
     /*
@@ -400,9 +374,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
         ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
         if (got == -EINTR)
             continue;
-        /* The kernel cannot copy between these files; these errors do not come from the medium. */
-        if (got == 0 || got == -EXDEV || got == -ENOSYS || got == -EOPNOTSUPP || got == -EINVAL ||
-            got == -EPERM) {
+        if (got <= 0) { /* the kernel may be unable to copy between these files */
             const int r = copy_piecewise(m, from, src, at, part);
             got = r < 0 ? r : (ssize_t)part;
         }
@@ -474,23 +446,14 @@ static int temp_fill(const struct edit_file *f, const struct temp *t, const stru
 
 /* ---- made and published ---- */
 
-static void random_suffix(char dst[EDIT_TEMP_SUFFIX + 1])
-{
-    static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    static atomic_uint count;
-    unsigned n = atomic_fetch_add(&count, 1);
-    uint64_t v = hash_name(&n, sizeof(n));
-    for (int i = 0; i < EDIT_TEMP_SUFFIX; i++, v /= sizeof(digits) - 1)
-        dst[i] = digits[v % (sizeof(digits) - 1)];
-    dst[EDIT_TEMP_SUFFIX] = '\0';
-}
-
 static int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
 {
+    static atomic_uint count;
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, r = -EEXIST;
     char suffix[EDIT_TEMP_SUFFIX + 1];
     for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++) {
-        random_suffix(suffix);
+        const unsigned n = atomic_fetch_add(&count, 1);
+        (void)snprintf(suffix, sizeof(suffix), "%06x", (unsigned)hash_name(&n, sizeof(n)) >> 8);
         edit_side_name(t->name, f->name, suffix);
         r = f->sys->openat(f->sys, f->dir, t->name, flags, 0600);
     }
@@ -531,7 +494,7 @@ static int temp_dress(const struct edit_file *f, struct temp *t, struct err *e)
     if (r < 0)
         return err_sys(e, r, "cannot lock the new file");
     r = edit_file_stat(f, &t->model, e);
-    return r < 0 ? r : attr_copy(f->sys, f->fd, &t->model, t->fd, e);
+    return r < 0 ? r : dress(f, &t->model, t->fd, e);
 }
 
 static bool same_rights(const struct stat *a, const struct stat *b)
@@ -557,7 +520,7 @@ static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
         if (r < 0 || same_change(&now, &t->model))
             return r;
         t->model = now;
-        r = attr_copy(f->sys, f->fd, &now, t->fd, e);
+        r = dress(f, &now, t->fd, e);
         if (r == 0)
             r = temp_sync(f, t, e);
         if (r < 0)
@@ -882,14 +845,6 @@ static int unfinished(struct edit_file *f, struct edit_result *ret, struct err *
                       "or --recover finishes it)");
 }
 
-static bool has_journal(const struct edit_file *f)
-{
-    char name[NAME_MAX + 1];
-    struct stat st;
-    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0;
-}
-
 static int write_inplace(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
                          struct edit_result *ret, struct err *e)
 {
@@ -908,11 +863,8 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
         /* The edit is taken back only if it is certain that none of it was written. */
         if (journal_compare(f, &k, NULL) < 0 || k.state == JOURNAL_VOID || k.begun)
             return unfinished(f, ret, e);
-        const int left = journal_end(f, &k);
-        if (left < 0 && has_journal(f))
-            return unfinished(f, ret, e);
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
-        return left < 0 ? journal_cancel(f, &k, r, e) : r;
+        return journal_cancel(f, &k, r, e);
     }
     (void)journal_end(f, &k); /* the edit is durable */
     return 0;
@@ -948,7 +900,7 @@ static int make_new_file(struct edit_file *f, const struct edit_plan *p, const s
 
 int edit_try_attributes(const struct edit_file *f, struct err *e)
 {
-    return lasting(attr_check(f->sys, f->fd, e));
+    return lasting(copy_attributes(f->sys, f->fd, -1, e));
 }
 
 int edit_try_handle(const struct edit_file *f, struct err *e)

@@ -11,7 +11,7 @@
  *           data where it can (copy_file_range), and copies the rest; holes stay holes.
  *  inplace  the header and bytes of tensors are overwritten while a redo journal holds their new
  *           content. Requires all other data to stay where it is (tensors may be added at the end)
- *           and a regular layout.
+ *           and a regular layout. Old padding stays as it is, even if it is not zero.
  *
  * Invariants:
  *  C1. At every moment the path names a whole file (T1 to T5 in commit.c) or, for inplace, a file
@@ -129,18 +129,6 @@ bool edit_is_ours(const struct stat *st, const struct stat *model);
  * the descriptor or -errno.
  */
 int edit_unnamed(const struct edit_file *f, struct err *e);
-
-/*
- * Give `to`, one of our files, exactly the attributes of `from`, whose stat is st. Returns 0,
- * -EPERM (something cannot be reproduced), -ENOSPC, -EDQUOT, -EIO or -ENOMEM.
- */
-int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
-
-/*
- * Check that a file's attributes can be listed and read, as attr_copy() requires. Returns the same
- * errors.
- */
-int attr_check(const struct sys *s, int fd, struct err *e);
 
 /* ---- the commit ---- */
 

@@ -25,8 +25,8 @@
     "link)"
 #define SHOWN 5 /* names or lines listed; the others are only counted */
 
-#define MAGIC "GGUFSHS6"
-enum { NAME_ROOM = 17, HEAD = 40, RECORD_HEAD = 56, SLOT_HEAD = 24 };
+#define MAGIC "GGUFSHS7"
+enum { NAME_ROOM = 17, HEAD = 40, RECORD_HEAD = 56, SLOT_HEAD = 16 };
 
 /* ---- the directory ---- */
 
@@ -139,13 +139,12 @@ static int lock_folder(const struct history *h, bool make, struct err *e)
 
 /* ---- the file, parsed ---- */
 
-/* Of OLD, bytes are a key's entry; of ADDED, a key; of the others, a line of text. */
-enum kind { OLD, ADDED, KEYS_LINE, TENSORS_LINE };
+/* Of OLD, bytes are a key, its type and its value; of ADDED, a key; of the others, a line of text. */
+enum kind { OLD = 1, ADDED = 2, KEYS_LINE = 4, TENSORS_LINE = 8 };
 
 struct slot {
-    uint32_t kind, place;
+    uint32_t kind, place, key_len, n;
     const uint8_t *bytes;
-    size_t n, key_off, key_len;
 };
 
 struct record {
@@ -214,19 +213,23 @@ static int parse_records(struct records *f, const char *model)
     return r;
 }
 
-/* Gets a record's next slot. *at: where it is, 0 for the first one. Returns false at the end, or if
- * the rest is no slot. */
-static bool next_slot(const struct records *f, const struct record *r, size_t *at, struct slot *s)
+/* Gets a record's next slot of these kinds. *at: where it is, 0 for the first one. Returns false at
+ * the end, or if the rest is no slot. */
+static bool next_slot(const struct records *f, const struct record *r, size_t *at, unsigned kinds,
+                      struct slot *s)
 {
     *at = *at ? *at : r->at + RECORD_HEAD;
-    const uint8_t *p = f->bytes.data + *at;
-    const size_t left = r->end - *at;
-    if (left < SLOT_HEAD || get_u64(p + 16, false) > left - SLOT_HEAD)
-        return false;
-    *s = (struct slot){get_u32(p, false),      get_u32(p + 4, false), p + SLOT_HEAD,
-                       get_u64(p + 16, false), get_u32(p + 8, false), get_u32(p + 12, false)};
-    *at += SLOT_HEAD + s->n;
-    return s->key_off <= s->n && s->key_len <= s->n - s->key_off;
+    for (size_t left; left = r->end - *at, left >= SLOT_HEAD;) {
+        const uint8_t *p = f->bytes.data + *at;
+        *s = (struct slot){get_u32(p, false), get_u32(p + 4, false), get_u32(p + 8, false),
+                           get_u32(p + 12, false), p + SLOT_HEAD};
+        if (s->n > left - SLOT_HEAD || s->key_len > s->n)
+            return false;
+        *at += SLOT_HEAD + s->n;
+        if (s->kind & kinds)
+            return true;
+    }
+    return false;
 }
 
 static const char *file_name(const struct history *h, char dst[NAME_ROOM])
@@ -345,13 +348,12 @@ int history_clear(const struct history *h, struct err *e)
 /* ---- recording edits ---- */
 
 static void put_old_slot(struct buf *b, enum kind kind, uint32_t place, const void *bytes, size_t n,
-                         size_t key_off, size_t key_len)
+                         size_t key_len)
 {
     buf_uint(b, kind, 4, false);
     buf_uint(b, place, 4, false);
-    buf_uint(b, key_off, 4, false);
     buf_uint(b, key_len, 4, false);
-    buf_uint(b, n, 8, false);
+    buf_uint(b, n, 4, false);
     buf_add(b, bytes, n);
 }
 
@@ -393,7 +395,7 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
             touched[s->old] = 1;
         if (s->kind != EDIT_KEY || s->gone || gguf_find_key(g, s->name, s->name_len) != EDIT_NONE)
             continue;
-        put_old_slot(b, ADDED, 0, s->name, s->name_len, 0, s->name_len);
+        put_old_slot(b, ADDED, 0, s->name, s->name_len, s->name_len);
         names_add(&added, s->name, s->name_len);
     }
     for (uint32_t i = 0; i < g->n_kv; place += !edit_key_is_own(g, i), i++) {
@@ -402,8 +404,7 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
         const uint32_t now = touched[i] ? gguf_find_key(x->after, key, kv->key_len) : 0;
         if (!touched[i])
             continue;
-        put_old_slot(b, OLD, place, g->head + kv->off, (size_t)(kv->end - kv->off),
-                     (size_t)(kv->key_off - kv->off), kv->key_len);
+        put_old_slot(b, OLD, place, key, (size_t)(kv->end - kv->key_off), kv->key_len);
         if (now == EDIT_NONE || !edit_same_entry(g, i, x->after, now))
             names_add(now == EDIT_NONE ? &removed : &changed, key, kv->key_len);
     }
@@ -413,7 +414,7 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
     if (line.len == 0 && b->len > RECORD_HEAD)
         buf_str(&line, "changed the order of the keys");
     if (line.len)
-        put_old_slot(b, KEYS_LINE, 0, line.data, line.len, 0, 0);
+        put_old_slot(b, KEYS_LINE, 0, line.data, line.len, 0);
 }
 
 static void describe_tensor(const struct history_edit *x, const struct edit_slot *s,
@@ -451,7 +452,7 @@ static void put_tensors(struct buf *b, const struct history_edit *x)
     }
     list_end(&tensors, "", &line);
     if (line.len)
-        put_old_slot(b, TENSORS_LINE, 0, line.data, line.len, 0, 0);
+        put_old_slot(b, TENSORS_LINE, 0, line.data, line.len, 0);
 }
 
 /* H1. Returns the number of records whose edits were done, given the id of the present keys. */
@@ -565,8 +566,8 @@ static bool put_lines(const struct records *f, size_t from, size_t to, enum kind
     struct slot s, last = {0};
     size_t n = 0;
     for (size_t i = from; i < to; i++)
-        for (size_t at = 0; next_slot(f, &f->rec[i], &at, &s);) {
-            if (s.kind != kind || (n && s.n == last.n && memcmp(s.bytes, last.bytes, s.n) == 0))
+        for (size_t at = 0; next_slot(f, &f->rec[i], &at, kind, &s);) {
+            if (n && s.n == last.n && memcmp(s.bytes, last.bytes, s.n) == 0)
                 continue;
             last = s;
             if (n++ < SHOWN) {
@@ -625,33 +626,41 @@ int history_text(const struct history *h, uint64_t id, struct buf *out, struct e
     return buf_error(out);
 }
 
-/* Makes the header of the keys before a record: the kept keys of `now`, and the old slots in their
- * places. */
-static void put_before(const struct records *f, const struct record *r, const struct gguf *now,
-                       const uint8_t *kept, uint64_t n, struct buf *b)
+/* Makes the header of the keys before a record: those of `now` that it does not name, and the old
+ * slots in their places. Returns 0 or -ENOMEM. */
+static int put_before(const struct records *f, const struct record *r, const struct gguf *now,
+                      struct buf *b)
 {
+    uint8_t *named = calloc((size_t)now->n_kv + 1, 1);
     struct slot s;
-    uint32_t i = 0;
+    uint64_t n = 0;
     size_t at = 0;
-    bool old = next_slot(f, r, &at, &s);
+    while (named && next_slot(f, r, &at, OLD | ADDED, &s)) {
+        const uint32_t i = gguf_find_key(now, s.bytes, s.key_len);
+        named[i == EDIT_NONE ? now->n_kv : i] = 1;
+    }
     buf_add(b, now->head, 8); /* magic and version */
-    buf_uint(b, 0, now->fmt.len_width, now->fmt.big);
-    buf_uint(b, n, now->fmt.len_width, now->fmt.big);
-    for (uint32_t place = 0; old || i < now->n_kv;) {
-        if (old && s.kind != OLD) {
-            old = next_slot(f, r, &at, &s);
-        } else if (i < now->n_kv && !kept[i]) {
-            i++;
-        } else if (old && (s.place <= place || i == now->n_kv)) {
+    buf_zero(b, 16);          /* numbers of tensors and of keys */
+    bool old = next_slot(f, r, (at = 0, &at), OLD, &s);
+    for (uint32_t i = 0; named && (old || i < now->n_kv);) {
+        if (old && (s.place <= n || i == now->n_kv)) {
+            buf_uint(b, s.key_len, 8, now->fmt.big);
             buf_add(b, s.bytes, s.n);
-            old = next_slot(f, r, &at, &s);
-            place++;
+            old = next_slot(f, r, &at, OLD, &s);
+            n++;
+        } else if (named[i] || edit_key_is_own(now, i)) {
+            i++;
         } else {
             buf_add(b, now->head + now->kv[i].off, (size_t)(now->kv[i].end - now->kv[i].off));
             i++;
-            place++;
+            n++;
         }
     }
+    free(named);
+    if (!named || buf_error(b))
+        return -ENOMEM;
+    put_u64(b->data + 16, n, now->fmt.big);
+    return 0;
 }
 
 /* Takes a record back. now: the keys after it. Returns 0, -EBADMSG or -ENOMEM. */
@@ -660,28 +669,10 @@ static int take_record_back(const struct records *f, const struct record *r, con
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct gguf *g = NULL;
-    struct slot s;
-    uint64_t n = 0;
-    uint8_t *kept = malloc((size_t)now->n_kv + 1);
-    for (uint32_t i = 0; kept && i < now->n_kv; i++)
-        n += kept[i] = !edit_key_is_own(now, i);
-    for (size_t at = 0; kept && next_slot(f, r, &at, &s);) {
-        const uint32_t i = s.kind == OLD || s.kind == ADDED
-                               ? gguf_find_key(now, s.bytes + s.key_off, s.key_len)
-                               : EDIT_NONE;
-        if (i != EDIT_NONE) {
-            n -= kept[i];
-            kept[i] = 0;
-        }
-        n += s.kind == OLD;
-    }
-    if (kept)
-        put_before(f, r, now, kept, n, &b);
-    free(kept);
-    if (!kept || buf_error(&b))
-        return -ENOMEM;
+    int done = put_before(f, r, now, &b);
     const struct source src = source_mem(b.data, b.len);
-    int done = gguf_parse_head(&src, b.data, b.len, now, &g, NULL);
+    if (done == 0)
+        done = gguf_parse_head(&src, b.data, b.len, now, &g, NULL);
     if (done == 0)
         (void)buf_steal(&b);
     if (done == 0 && g->head_len == src.size && edit_keys_id(g) == r->before) {
@@ -703,9 +694,8 @@ static int no_state(const struct records *f, uint64_t number, struct err *e)
                        : number <= f->dropped
                            ? " any more: it was dropped to stay within the bounds"
                            : " (ggufs --history shows those that exist)");
-    for (size_t i = 0; i < f->n; i++)
-        for (size_t at = 0; next_slot(f, &f->rec[i], &at, &s);)
-            tensors |= s.kind == TENSORS_LINE;
+    for (size_t i = 0, at = 0; i < f->n; i++, at = 0)
+        tensors |= next_slot(f, &f->rec[i], &at, TENSORS_LINE, &s);
     return err_set(e, -ENOENT, "there is nothing to undo: %s",
                    tensors ? "edits of tensors cannot be undone (ggufs --history shows them)"
                    : f->n  ? "the keys are as they were before the recorded edits"

@@ -11,17 +11,16 @@
  *
  * The file's name is the hash of the model's path. Its numbers are little-endian:
  *
- *     head    "GGUFSHS6", u64 sum of what follows, u64 dropped and u64 forgotten (numbers of
+ *     head    "GGUFSHS7", u64 sum of what follows, u64 dropped and u64 forgotten (numbers of
  *             states, see below), u64 length of the model's path, the path
  *     record  u64 sum of what follows, u64 length of the record, u64 state, u64 restored (for an
  *             undo, the state that it restored; else 0), i64 time (seconds since 1970), u64 before
  *             and u64 after (edit_keys_id() of the keys), old slots
- *     slot    u32 kind, u32 place, u32 offset and u32 size of the key in the bytes, u64 size of the
- *             bytes, bytes
+ *     slot    u32 kind, u32 place, u32 size of the key, u32 size of the bytes, bytes
  *
  * A record has an old slot for each key that its edit touched. It gives the key's place among the
- * keys before the edit, and its entry in the header (key, type and value); for a key that the edit
- * added, just the key. Taking these keys out of the keys after the edit, and putting the old ones
+ * keys before the edit, and the key, its type and its value as in the header; for a key that the
+ * edit added, just the key. Taking these keys out of the keys after the edit, and putting the old ones
  * back in their places, gives the keys before it, in their order. A tensor that the edit touched
  * has a line of text, because only keys can be restored.
  *

@@ -14,19 +14,22 @@
 #include "base/hash.h"
 #include "base/lock.h"
 
-#define MAGIC "GGUFSJN3"
-/* Offsets of the numbers in the fixed part, and the size of that part. */
-enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48, FIXED = 56 };
-#define ROW 32 /* size of a row in the journal */
+#define MAGIC "GGUFSJN4"
+/* Offsets of the numbers in the journal's head. */
+enum { NAME_SUM = 8, BEFORE = 16, AFTER = 24, SUM = 32 };
+#define ROW_HEAD 16 /* size of a row's numbers */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
 /* How often to look whether another process has finished an edit. */
 #define LOOK_MS 20
 
 /* A row in memory. */
 struct stretch {
-    uint8_t table[SECTORS * 8];
-    uint8_t now[JOURNAL_ROW]; /* the bytes that the model has now */
-    uint8_t new[JOURNAL_ROW];
+    uint64_t at; /* its range of the model: n bytes, in this many sectors */
+    size_t n, sectors;
+    size_t len;                                          /* size in the journal */
+    uint8_t *new;                                        /* the new bytes, behind the table */
+    uint8_t bytes[ROW_HEAD + SECTORS * 8 + JOURNAL_ROW]; /* as in the journal */
+    uint8_t now[JOURNAL_ROW];                            /* the bytes that the model has now */
 };
 
 void journal_free(struct journal *j)
@@ -34,18 +37,16 @@ void journal_free(struct journal *j)
     if (j->sys)
         sys_close(j->sys, &j->fd);
     free(j->row);
-    free(j->room);
     *j = JOURNAL_INIT;
 }
 
-static size_t sectors_of(const struct journal_row *row)
+static void set_row(struct stretch *row, uint64_t at, size_t n)
 {
-    return (size_t)((row->n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR);
-}
-
-static uint64_t row_end(const struct journal_row *row)
-{
-    return row->at + row->n;
+    row->at = at;
+    row->n = n;
+    row->sectors = (n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR;
+    row->new = row->bytes + ROW_HEAD + 8 * row->sectors;
+    row->len = ROW_HEAD + 8 * row->sectors + n;
 }
 
 /* Returns the sum of the part of sector i within the first n bytes, or 0 if there is none. */
@@ -55,106 +56,15 @@ static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
     return at < n ? xxh64(0, bytes + at, (size_t)min_u64(JOURNAL_SECTOR, n - at)) : 0;
 }
 
-static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
+/* Returns how many of the row's bytes the old model had. */
+static size_t old_bytes(const struct journal *j)
 {
-    return xxh64(xxh64(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
+    return (size_t)within_u64(j->row->at, j->row->n, j->before);
 }
 
-/* Returns how many of a row's bytes the old model had. */
-static size_t old_bytes(const struct journal *j, const struct journal_row *row)
+static uint64_t name_sum(const struct edit_file *f)
 {
-    return (size_t)within_u64(row->at, row->n, j->before);
-}
-
-/* Sets the offset of each row's part of the table, which starts at `at`. Returns its end. */
-static uint64_t place_table(struct journal *j, uint64_t at)
-{
-    for (size_t i = 0; i < j->n; i++) {
-        j->row[i].table = at;
-        at += sectors_of(&j->row[i]) * 8;
-    }
-    return at;
-}
-
-/* ---- the rows of a plan ---- */
-
-/* Adds rows of whole sectors for bytes [lo, hi), which do not begin before the last row. */
-static int add_rows(struct journal *j, uint64_t lo, uint64_t hi)
-{
-    struct journal_row *last = j->n ? &j->row[j->n - 1] : NULL;
-    int r = 0;
-    if (lo >= hi)
-        return 0;
-    lo &= ~(uint64_t)(JOURNAL_SECTOR - 1);
-    hi = min_u64(round_up(hi, JOURNAL_SECTOR), j->after);
-    if (last)
-        lo = max_u64(lo, row_end(last));
-    for (uint64_t n; lo < hi && r == 0; lo += n) {
-        if (!last || row_end(last) != lo || last->n == JOURNAL_ROW) {
-            r = array_grow(&j->row, &j->cap, j->n + 1, sizeof(*j->row));
-            if (r < 0)
-                break;
-            last = &j->row[j->n++];
-            *last = (struct journal_row){.at = lo};
-        }
-        n = min_u64(hi - lo, JOURNAL_ROW - last->n);
-        last->n += n;
-    }
-    return r;
-}
-
-/* Adds rows for padding of the old file that is not zero. */
-static int add_padding(struct journal *j, const struct edit_file *f, uint64_t at, uint64_t end)
-{
-    uint8_t piece[4096];
-    int r = 0;
-    for (uint64_t n; at < end && r == 0; at += n) {
-        n = min_u64(end - at, sizeof(piece));
-        r = sys_read_all(f->sys, f->fd, piece, (size_t)n, at);
-        if (r == 0 && !is_zero(piece, (size_t)n))
-            r = add_rows(j, at, at + n);
-    }
-    return r;
-}
-
-/*
- * Adds rows, after those of the header, for bytes from drafts, padding that must become zero, and
- * all bytes that the old file did not have.
- */
-static int add_data(struct journal *j, const struct edit_file *f, const struct image *im)
-{
-    int r = 0;
-    for (size_t i = 1; i < im->n && r == 0; i++) {
-        const struct segment *s = &im->seg[i];
-        const uint64_t end = s->at + s->len, grown = max_u64(s->at, j->before);
-        if (s->from == IMAGE_ZERO)
-            r = add_padding(j, f, s->at, min_u64(end, j->before));
-        if (r == 0)
-            r = add_rows(j, s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE ? s->at : grown, end);
-    }
-    return r;
-}
-
-/* Adds rows for the header's sectors, from the first that differs to the last. */
-static int add_header(struct journal *j, const struct edit_file *f, const struct buf *head)
-{
-    uint64_t lo = head->len, hi = 0;
-    uint8_t *old = j->room->now;
-    int r = 0;
-    for (uint64_t at = 0; at < head->len && r == 0; at += JOURNAL_ROW) {
-        const uint8_t *new = head->data + at;
-        size_t first = 0, n = (size_t)min_u64(JOURNAL_ROW, head->len - at);
-        r = sys_read_all(f->sys, f->fd, old, n, at);
-        if (r < 0 || memcmp(old, new, n) == 0)
-            continue;
-        while (old[first] == new[first])
-            first++;
-        while (old[n - 1] == new[n - 1])
-            n--;
-        lo = min_u64(lo, at + first);
-        hi = at + n;
-    }
-    return r < 0 ? r : add_rows(j, lo, hi);
+    return xxh64(0, f->name, strlen(f->name));
 }
 
 /* ---- written ---- */
@@ -164,14 +74,16 @@ struct writing {
     const struct edit_plan *plan;
     const struct edit_hooks *hooks;
     struct journal *j;
+    uint64_t at, end;     /* range of the row that is not yet written */
+    uint64_t sum;         /* sum over the head's fields and the rows written */
+    uint64_t done, total; /* bytes of rows; `total` may be too high */
 };
 
-/* Writes to u->new the part of a segment that lies in the row. */
-static int put_segment(const struct writing *w, const struct segment *s,
-                       const struct journal_row *row, struct stretch *u)
+/* Writes the part of a segment that lies in the row to the row's new bytes. */
+static int put_segment(const struct writing *w, const struct segment *s, struct stretch *row)
 {
-    uint64_t lo = max_u64(s->at, row->at), hi = min_u64(s->at + s->len, row_end(row));
-    uint8_t *dst = u->new + (lo - row->at);
+    uint64_t lo = max_u64(s->at, row->at), hi = min_u64(s->at + s->len, row->at + row->n);
+    uint8_t *dst = row->new + (lo - row->at);
     size_t n = (size_t)(hi - lo);
     if (s->from == IMAGE_MEMORY)
         memcpy(dst, s->bytes + (lo - s->at), n);
@@ -183,104 +95,114 @@ static int put_segment(const struct writing *w, const struct segment *s,
     return 0; /* the old file's bytes are there already */
 }
 
-static int make_new(const struct writing *w, const struct journal_row *row, struct stretch *u)
+static int make_new(const struct writing *w, struct stretch *row, size_t old_n)
 {
     const struct image *im = w->plan->image;
-    const size_t old_n = old_bytes(w->j, row);
     int r = 0;
-    memcpy(u->new, u->now, old_n);
-    memset(u->new + old_n, 0, (size_t)row->n - old_n);
+    memcpy(row->new, row->now, old_n);
+    memset(row->new + old_n, 0, row->n - old_n);
     for (const struct segment *s = image_at(im, row->at);
-         s < im->seg + im->n && s->at < row_end(row) && r == 0; s++)
-        r = put_segment(w, s, row, u);
+         s < im->seg + im->n && s->at < row->at + row->n && r == 0; s++)
+        r = put_segment(w, s, row);
     return r;
 }
 
-static int write_row(const struct writing *w, struct journal_row *row)
+/* Writes the row that is not yet written, if there is one. */
+static int write_row(struct writing *w)
 {
-    const struct sys *s = w->f->sys;
-    struct stretch *u = w->j->room;
-    const size_t old_n = old_bytes(w->j, row);
-    int r = sys_read_all(s, w->f->fd, u->now, old_n, row->at);
+    struct journal *j = w->j;
+    struct stretch *row = j->row;
+    if (w->at == w->end)
+        return 0;
+    set_row(row, w->at, (size_t)(w->end - w->at));
+    const size_t old_n = old_bytes(j);
+    int r = sys_read_all(j->sys, w->f->fd, row->now, old_n, row->at);
     if (r == 0)
-        r = make_new(w, row, u);
+        r = make_new(w, row, old_n);
     if (r < 0)
         return r;
-    for (size_t k = 0; k < sectors_of(row); k++)
-        put_u64(u->table + 8 * k, sector_sum(u->now, old_n, k), false);
-    row->sum = row_sum(row, u);
-    r = sys_write_all(s, w->j->fd, u->table, sectors_of(row) * 8, row->table);
-    return r < 0 ? r : sys_write_all(s, w->j->fd, u->new, (size_t)row->n, row->src);
+    put_u64(row->bytes, row->at, false);
+    put_u64(row->bytes + 8, row->n, false);
+    for (size_t k = 0; k < row->sectors; k++)
+        put_u64(row->bytes + ROW_HEAD + 8 * k, sector_sum(row->now, old_n, k), false);
+    w->sum = xxh64(w->sum, row->bytes, row->len);
+    r = sys_write_all(j->sys, j->fd, row->bytes, row->len, j->size);
+    j->size += row->len;
+    w->done = min_u64(w->done + row->n, w->total);
+    if (w->hooks && w->hooks->progress)
+        w->hooks->progress(w->done, w->total, w->hooks->arg);
+    return r;
 }
 
-static int write_rows(const struct writing *w)
+/* Adds rows of whole sectors for bytes [lo, hi), which do not begin before the last row. */
+static int add_rows(struct writing *w, uint64_t lo, uint64_t hi)
 {
-    const struct journal *j = w->j;
-    uint64_t done = 0, all = 0;
     int r = 0;
-    for (size_t i = 0; i < j->n; i++)
-        all += j->row[i].n;
-    for (size_t i = 0; i < j->n && r == 0; i++) {
-        r = write_row(w, &j->row[i]);
-        done += j->row[i].n;
-        if (r == 0 && w->hooks && w->hooks->progress)
-            w->hooks->progress(done, all, w->hooks->arg);
+    if (lo >= hi)
+        return 0;
+    lo = max_u64(lo & ~(uint64_t)(JOURNAL_SECTOR - 1), w->end);
+    hi = min_u64(round_up(hi, JOURNAL_SECTOR), w->j->after);
+    for (; lo < hi && r == 0; lo = w->end) {
+        if (w->end != lo || w->end - w->at == JOURNAL_ROW) {
+            r = write_row(w);
+            w->at = lo;
+        }
+        w->end = min_u64(hi, w->at + JOURNAL_ROW);
     }
     return r;
 }
 
-/* Returns the sum over the fixed part up to SUM, the rows and the name. */
-static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
+/* Adds rows for the parts of the header that differ. */
+static int add_header(struct writing *w)
 {
-    return xxh64(xxh64(0, head, SUM), rest->data, rest->len);
+    const struct buf *head = &w->plan->head;
+    uint8_t old[4096];
+    int r = 0;
+    for (size_t at = 0, n; at < head->len && r == 0; at += n) {
+        n = (size_t)min_u64(head->len - at, sizeof(old));
+        r = sys_read_all(w->f->sys, w->f->fd, old, n, at);
+        if (r == 0 && memcmp(old, head->data + at, n) != 0)
+            r = add_rows(w, at, at + n);
+    }
+    return r;
 }
 
-/* Writes the rows and the name at `at`, and then the fixed part, which makes the file a journal. */
-static int write_head(const struct writing *w, uint64_t at)
+/* Adds rows for bytes from drafts, and for all bytes that the old file did not have. */
+static int add_data(struct writing *w)
 {
-    const struct journal *j = w->j;
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    uint8_t head[FIXED] = MAGIC;
-    for (size_t i = 0; i < j->n; i++) {
-        buf_uint(&b, j->row[i].at, 8, false);
-        buf_uint(&b, j->row[i].n, 8, false);
-        buf_uint(&b, j->row[i].src, 8, false);
-        buf_uint(&b, j->row[i].sum, 8, false);
+    const struct image *im = w->plan->image;
+    int r = 0;
+    for (size_t i = 1; i < im->n && r == 0; i++) {
+        const struct segment *s = &im->seg[i];
+        const bool draft = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
+        r = add_rows(w, draft ? s->at : max_u64(s->at, w->j->before), s->at + s->len);
     }
-    buf_str(&b, w->f->name);
-    if (buf_error(&b))
-        return buf_error(&b);
-    put_u32(head + NAME_LEN, (uint32_t)strlen(w->f->name), false);
-    put_u64(head + BEFORE, j->before, false);
-    put_u64(head + AFTER, j->after, false);
-    put_u64(head + ROWS, j->n, false);
-    put_u64(head + ROWS_AT, at, false);
-    put_u64(head + SUM, head_sum(head, &b), false);
-    int r = sys_write_all(w->f->sys, j->fd, b.data, b.len, at);
-    return r < 0 ? r : sys_write_all(w->f->sys, j->fd, head, FIXED, 0);
+    return r;
 }
 
 /* Does all of step 1 except creating the file. */
 static int fill_journal(struct writing *w)
 {
     struct journal *j = w->j;
-    uint64_t at = JOURNAL_SECTOR;
-    j->room = malloc(sizeof(*j->room));
-    int r = j->room ? add_header(j, w->f, &w->plan->head) : -ENOMEM;
+    j->row = malloc(sizeof(*j->row));
+    if (!j->row)
+        return -ENOMEM;
+    put_u64(j->head + NAME_SUM, name_sum(w->f), false);
+    put_u64(j->head + BEFORE, j->before, false);
+    put_u64(j->head + AFTER, j->after, false);
+    w->sum = xxh64(0, j->head, SUM);
+    int r = add_header(w);
     if (r == 0)
-        r = add_data(j, w->f, w->plan->image);
-    for (size_t i = 0; i < j->n; i++) {
-        j->row[i].src = at;
-        at += round_up(j->row[i].n, JOURNAL_SECTOR);
-    }
-    (void)place_table(j, at + j->n * ROW + strlen(w->f->name));
+        r = add_data(w);
+    w->done = w->total;
     if (r == 0)
-        r = write_rows(w);
+        r = write_row(w);
+    put_u64(j->head + SUM, w->sum, false);
     if (r == 0)
-        r = write_head(w, at);
+        r = sys_write_all(j->sys, j->fd, j->head, JOURNAL_HEAD, 0);
     if (r == 0)
-        r = sys_sync(w->f->sys, j->fd);
-    return r < 0 ? r : sys_sync_dir(w->f->sys, w->f->dir);
+        r = sys_sync(j->sys, j->fd);
+    return r < 0 ? r : sys_sync_dir(j->sys, w->f->dir);
 }
 
 /* Creates the journal's file, which has no head yet, and lets the model's owner read it. */
@@ -301,8 +223,13 @@ static int make_journal_file(const struct edit_file *f, struct err *e)
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e)
 {
-    struct journal j = {.sys = f->sys, .before = plan->old_size, .after = plan->image->size};
+    struct journal j = {.sys = f->sys,
+                        .before = plan->old_size,
+                        .after = plan->image->size,
+                        .size = JOURNAL_HEAD,
+                        .head = MAGIC};
     struct writing w = {.f = f, .plan = plan, .hooks = hooks, .j = &j};
+    w.total = plan->head.len + plan->journal + j.after - j.before;
     j.fd = make_journal_file(f, e);
     if (j.fd < 0)
         return j.fd;
@@ -331,10 +258,10 @@ static int remove_name(const struct edit_file *f)
 
 int journal_end(const struct edit_file *f, const struct journal *j)
 {
-    static const uint8_t nothing[FIXED];
+    static const uint8_t nothing[JOURNAL_HEAD];
     if (remove_name(f) == 0)
         return 0;
-    int r = sys_write_all(f->sys, j->fd, nothing, FIXED, 0);
+    int r = sys_write_all(f->sys, j->fd, nothing, sizeof(nothing), 0);
     return r < 0 ? r : sys_sync(f->sys, j->fd);
 }
 
@@ -349,18 +276,37 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
 
 /* ---- applying ---- */
 
+/*
+ * Reads the row at *pos, and sets *pos to its end. Returns 1, or -errno, or 0 if there is no complete
+ * row.
+ */
+static int next_row(const struct journal *j, uint64_t *pos)
+{
+    struct stretch *row = j->row;
+    const uint64_t left = j->size - *pos;
+    if (left < ROW_HEAD)
+        return 0;
+    int r = sys_read_all(j->sys, j->fd, row->bytes, ROW_HEAD, *pos);
+    const uint64_t n = get_u64(row->bytes + 8, false);
+    if (r < 0 || n == 0 || n > JOURNAL_ROW)
+        return r;
+    set_row(row, get_u64(row->bytes, false), (size_t)n);
+    if (row->len > left)
+        return 0;
+    r = sys_read_all(j->sys, j->fd, row->bytes + ROW_HEAD, row->len - ROW_HEAD, *pos + ROW_HEAD);
+    *pos += row->len;
+    return r < 0 ? r : 1;
+}
+
 static int write_model(struct edit_file *f, const struct journal *j)
 {
-    const struct sys *s = f->sys;
-    int r = 0;
-    for (size_t i = 0; i < j->n && r == 0; i++) {
-        const struct journal_row *row = &j->row[i];
-        r = sys_read_all(s, j->fd, j->room->new, (size_t)row->n, row->src);
-        if (r == 0)
-            r = sys_write_all(s, f->fd, j->room->new, (size_t)row->n, row->at);
-    }
+    uint64_t pos = JOURNAL_HEAD;
+    int r;
+    while ((r = next_row(j, &pos)) > 0 &&
+           (r = sys_write_all(f->sys, f->fd, j->row->new, j->row->n, j->row->at)) == 0)
+        ;
     if (r == 0)
-        r = sys_sync(s, f->fd);
+        r = pos == j->size ? sys_sync(f->sys, f->fd) : -EIO;
     return r < 0 ? r : edit_file_note(f, NULL);
 }
 
@@ -380,122 +326,84 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-/*
- * Decodes the rows, whose sum has been checked. Returns NULL, or why they cannot be from an edit of
- * this model.
- */
-static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
-{
-    static const char outside[] = "its ranges lie outside the model";
-    uint64_t end = 0, run = 0; /* rows so far end at `end`, with no gap since `run` */
-    if (j->before > j->after || j->after > INT64_MAX)
-        return outside;
-    for (size_t i = 0; i < n; i++, b += ROW) {
-        struct journal_row row = {get_u64(b, false), get_u64(b + 8, false), get_u64(b + 16, false),
-                                  get_u64(b + 24, false), 0};
-        uint64_t hi, src_end;
-        if (row.at % JOURNAL_SECTOR || row.n == 0 || row.n > JOURNAL_ROW || row.at < end ||
-            !add_u64(row.at, row.n, &hi) || hi > j->after ||
-            (row.n % JOURNAL_SECTOR && hi != j->after))
-            return outside;
-        if (row.src % JOURNAL_SECTOR || row.src == 0 || !add_u64(row.src, row.n, &src_end) ||
-            src_end > file)
-            return outside;
-        run = row.at == end ? run : row.at;
-        end = hi;
-        j->row[j->n++] = row;
-    }
-    /* The rows must cover every byte that is added to the model. */
-    return j->after > j->before && (end != j->after || run > j->before) ? outside : NULL;
-}
-
-/*
- * Loads the record of a journal of `file` bytes whose fixed part is `head`, for a model of `size`
- * bytes. The state stays VOID if the journal was not completed; otherwise it becomes REDO, which is
- * provisional until the journal is compared with the model.
- */
-static int load_record(const struct edit_file *f, struct journal *j, const uint8_t head[FIXED],
-                       uint64_t file, uint64_t size, struct err *e)
-{
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    uint64_t end;
-    const uint64_t name_len = get_u32(head + NAME_LEN, false), n = get_u64(head + ROWS, false),
-                   at = get_u64(head + ROWS_AT, false);
-    if (n == 0 || n > file / ROW || name_len > NAME_MAX || !add_u64(at, n * ROW + name_len, &end) ||
-        end > file)
-        return 0;
-    uint8_t *rest = buf_extend(&b, (size_t)(n * ROW + name_len));
-    j->row = calloc((size_t)n, sizeof(*j->row));
-    j->room = malloc(sizeof(*j->room));
-    if (!rest || !j->row || !j->room)
-        return err_set(e, -ENOMEM, "no memory for the journal");
-    int r = sys_read_all(f->sys, j->fd, rest, b.len, at);
-    if (r < 0)
-        return err_sys(e, r, "cannot read the journal");
-    if (get_u64(head + SUM, false) != head_sum(head, &b))
-        return 0;
-    j->before = get_u64(head + BEFORE, false);
-    j->after = get_u64(head + AFTER, false);
-    const char *why = decode_rows(j, rest, (size_t)n, file);
-    if (!why && (name_len != strlen(f->name) || memcmp(rest + n * ROW, f->name, name_len) != 0))
-        why = "it is for another file";
-    if (!why && (size < j->before || size > j->after))
-        why = "it is for a file of another size";
-    if (why)
-        return foreign(e, why);
-    if (place_table(j, end) == file)
-        j->state = JOURNAL_REDO;
-    return 0;
-}
-
-/* Findings from the sectors compared so far. */
+/* Findings from the rows compared so far. */
 struct found {
-    bool fits, done, begun;
+    uint64_t sum;
+    uint64_t end, run; /* rows end at `end`, with no gap since `run` */
+    bool outside, strange, done, begun;
 };
 
+/* Checks a row's range: whole sectors of the new model, in order. */
+static bool range_fits(const struct journal *j, struct found *ret)
+{
+    const struct stretch *row = j->row;
+    uint64_t hi;
+    if (row->at % JOURNAL_SECTOR || row->at < ret->end || !add_u64(row->at, row->n, &hi) ||
+        hi > j->after || (row->n % JOURNAL_SECTOR && hi != j->after))
+        return false;
+    ret->run = row->at == ret->end ? ret->run : row->at;
+    ret->end = hi;
+    return true;
+}
+
 /*
- * Compares sector i of a row. have: how many of the row's bytes the model has. Bytes beyond the
+ * Compares sector i of the row. have: how many of the row's bytes the model has. Bytes beyond the
  * model's old end may be missing, zero or new.
  */
-static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size_t have, size_t i,
-                           struct found *ret)
+static void compare_sector(const struct journal *j, size_t have, size_t i, struct found *ret)
 {
-    const size_t at = i * JOURNAL_SECTOR, end = (size_t)min_u64(at + JOURNAL_SECTOR, n);
+    const struct stretch *row = j->row;
+    const size_t at = i * JOURNAL_SECTOR, end = (size_t)min_u64(at + JOURNAL_SECTOR, row->n);
     /* the old model had the sector's bytes up to this offset */
-    const size_t mid = (size_t)min_u64(max_u64(at, old_n), end);
+    const size_t old_n = old_bytes(j), mid = (size_t)min_u64(max_u64(at, old_n), end);
     const size_t last = (size_t)max_u64(mid, min_u64(end, have));
-    const bool new = memcmp(u->now + at, u->new + at, mid - at) == 0;
-    const bool old = sector_sum(u->now, old_n, i) == get_u64(u->table + 8 * i, false);
-    const bool grown = memcmp(u->now + mid, u->new + mid, last - mid) == 0;
-    ret->fits &= (new || old) && (grown || is_zero(u->now + mid, last - mid));
+    const bool new = memcmp(row->now + at, row->new + at, mid - at) == 0;
+    const bool old =
+        sector_sum(row->now, old_n, i) == get_u64(row->bytes + ROW_HEAD + 8 * i, false);
+    const bool grown = memcmp(row->now + mid, row->new + mid, last - mid) == 0;
+    ret->strange |= !(new || old) || !(grown || is_zero(row->now + mid, last - mid));
     ret->done &= new &&grown &&last == end;
     ret->begun |= !old;
 }
 
+/* Returns why the journal, whose sum is right, does not fit a model of this size, or NULL. */
+static const char *misfit(const struct journal *j, const struct found *found, uint64_t size)
+{
+    const bool covers =
+        j->after == j->before || (found->end == j->after && found->run <= j->before);
+    return found->outside || j->before > j->after || j->after > INT64_MAX ||
+                   (size >= j->before && !covers)
+               ? "its ranges lie outside the model"
+           : size < j->before || size > j->after ? "it is for a file of another size"
+           : found->strange ? "part of the model matches neither the old content nor the new"
+                            : NULL;
+}
+
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
 {
-    struct found found = {true, true, false};
+    struct found found = {.sum = xxh64(0, j->head, SUM), .done = true};
+    uint64_t pos = JOURNAL_HEAD;
     struct stat st;
-    struct stretch *u = j->room;
-    int r = f->sys->fstat(f->sys, f->fd, &st);
-    const uint64_t size = r == 0 ? (uint64_t)st.st_size : 0;
-    bool whole = true;
-    for (size_t i = 0; i < j->n && r == 0 && whole; i++) {
-        const struct journal_row *row = &j->row[i];
-        const size_t n = (size_t)row->n, have = (size_t)within_u64(row->at, n, size);
-        r = sys_read_all(f->sys, j->fd, u->table, sectors_of(row) * 8, row->table);
-        if (r == 0)
-            r = sys_read_all(f->sys, j->fd, u->new, n, row->src);
-        whole = r == 0 && row_sum(row, u) == row->sum;
-        if (whole)
-            r = sys_read_all(f->sys, f->fd, u->now, have, row->at);
-        for (size_t k = 0; k < sectors_of(row) && r == 0 && whole; k++)
-            compare_sector(u, n, old_bytes(j, row), have, k, &found);
+    int r = edit_file_stat(f, &st, e);
+    if (r < 0)
+        return r;
+    const uint64_t size = (uint64_t)st.st_size;
+    while ((r = next_row(j, &pos)) > 0) {
+        const size_t have = (size_t)within_u64(j->row->at, j->row->n, size);
+        found.sum = xxh64(found.sum, j->row->bytes, j->row->len);
+        found.outside |= !range_fits(j, &found);
+        r = sys_read_all(f->sys, f->fd, j->row->now, have, j->row->at);
+        if (r < 0)
+            break;
+        for (size_t k = 0; k < j->row->sectors; k++)
+            compare_sector(j, have, k, &found);
     }
     if (r < 0)
         return err_sys(e, r, "cannot compare the journal with the model");
-    if (whole && !found.fits)
-        return foreign(e, "part of the model matches neither the old content nor the new");
+    const bool whole = pos == j->size && found.sum == get_u64(j->head + SUM, false);
+    const char *why = whole ? misfit(j, &found, size) : NULL;
+    if (why)
+        return foreign(e, why);
     j->state = !whole ? JOURNAL_VOID : found.done ? JOURNAL_DONE : JOURNAL_REDO;
     j->begun = found.begun || size > j->before;
     return 0;
@@ -517,12 +425,11 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
 }
 
 /* Judges an open journal. Refuses other versions. A file that is not a journal is VOID. */
-static int judge_journal(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
-                         struct err *e)
+static int judge_journal(const struct edit_file *f, struct journal *j, struct err *e)
 {
-    uint8_t head[FIXED] = {0};
+    const uint8_t *head = j->head;
     j->state = JOURNAL_VOID;
-    int r = sys_read_all(f->sys, j->fd, head, (size_t)min_u64(file, FIXED), 0);
+    int r = sys_read_all(j->sys, j->fd, j->head, (size_t)min_u64(j->size, JOURNAL_HEAD), 0);
     if (r < 0)
         return err_sys(e, r, "cannot read the journal");
     if (memcmp(head, MAGIC, 7) != 0 || head[7] < '1' || head[7] > '9')
@@ -532,25 +439,36 @@ static int judge_journal(const struct edit_file *f, struct journal *j, uint64_t 
                        head[7] > MAGIC[7]
                            ? "it was written by a later version of ggufs"
                            : "it was written by a build of ggufs that predates its first release");
-    r = file < FIXED ? 0 : load_record(f, j, head, file, size, e);
-    return r < 0 || j->state == JOURNAL_VOID ? r : journal_compare(f, j, e);
+    if (j->size < JOURNAL_HEAD)
+        return 0;
+    j->before = get_u64(head + BEFORE, false);
+    j->after = get_u64(head + AFTER, false);
+    j->row = malloc(sizeof(*j->row));
+    if (!j->row)
+        return err_set(e, -ENOMEM, "no memory for the journal");
+    r = journal_compare(f, j, e);
+    return r < 0 || j->state == JOURNAL_VOID || get_u64(head + NAME_SUM, false) == name_sum(f)
+               ? r
+               : foreign(e, "it is for another file");
 }
 
 /*
- * Finds the journal without opening it, because opening a device may have side effects. *there:
- * there is one that is ours. Otherwise sets *e to -ESTALE if the object with its name is not ours.
+ * Finds the journal without opening it, because opening a device may have side effects. *ret: NONE,
+ * PLANTED (with a message, -ESTALE, in *e), or VOID for one that is ours.
  */
-static int find_journal(const struct edit_file *f, const struct stat *model, bool *there,
-                        struct err *e)
+static int find_journal(const struct edit_file *f, const struct stat *model,
+                        enum journal_state *ret, struct err *e)
 {
     char name[NAME_MAX + 1];
     struct stat st;
-    *there = false;
+    *ret = JOURNAL_NONE;
     if (model->st_nlink == 0) /* an unnamed file has no journal */
         return 0;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->fstatat(f->sys, f->dir, name, &st);
-    if (r == 0 && !(*there = edit_is_ours(&st, model)))
+    if (r == 0)
+        *ret = edit_is_ours(&st, model) ? JOURNAL_VOID : JOURNAL_PLANTED;
+    if (*ret == JOURNAL_PLANTED)
         (void)planted(name, &st, model, e);
     return r == -ENOENT ? 0 : err_sys(e, r, "cannot look for a journal");
 }
@@ -559,32 +477,26 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct err *e)
 {
     const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     char name[NAME_MAX + 1];
-    struct err why = {0};
     struct stat model, st;
-    bool there;
     *ret = JOURNAL_INIT;
     int r = edit_file_stat(f, &model, e);
     if (r == 0)
-        r = find_journal(f, &model, &there, &why);
-    if (r < 0 || why.code) {
-        ret->state = r < 0 ? JOURNAL_NONE : JOURNAL_PLANTED;
-        return why.code ? (void)err_set(e, why.code, "%s", why.msg), r : r;
-    }
-    if (!there)
-        return 0;
+        r = find_journal(f, &model, &ret->state, e);
+    if (r < 0 || ret->state != JOURNAL_VOID)
+        return r;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    r = f->sys->openat(f->sys, f->dir, name, flags, 0);
-    if (r < 0)
-        return err_sys(e, r, "cannot open the journal");
+    ret->fd = f->sys->openat(f->sys, f->dir, name, flags, 0);
+    if (ret->fd < 0)
+        return err_sys(e, ret->fd, "cannot open the journal");
     ret->sys = f->sys;
-    ret->fd = r;
     r = f->sys->fstat(f->sys, ret->fd, &st);
+    ret->size = r == 0 ? (uint64_t)st.st_size : 0;
     if (r < 0)
         (void)err_sys(e, r, "cannot stat the journal");
     else if (!edit_is_ours(&st, &model)) /* it has just taken the journal's place */
         r = planted(name, &st, &model, e);
     else
-        r = judge_journal(f, ret, (uint64_t)st.st_size, (uint64_t)model.st_size, e);
+        r = judge_journal(f, ret, e);
     if (r < 0)
         journal_free(ret);
     return r;
@@ -710,16 +622,16 @@ void edit_recovered_text(const struct edit_recovered *r, char out[EDIT_RECOVERED
 static int look_once(const struct edit_file *f, struct edit_id *ret, bool *there,
                      struct err *planted, struct err *e)
 {
+    enum journal_state state;
     struct stat st;
     int r = edit_file_stat(f, &st, e);
     if (r < 0)
         return r;
     *ret = edit_id_of(&st);
     *planted = (struct err){0};
-    r = find_journal(f, &st, there, planted);
-    if (r < 0)
-        *e = *planted;
-    return r;
+    r = find_journal(f, &st, &state, planted);
+    *there = state == JOURNAL_VOID;
+    return r < 0 ? err_set(e, r, "%s", planted->msg) : 0;
 }
 
 /* Returns 1 if another process is editing the model. */

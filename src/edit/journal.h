@@ -1,29 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The redo journal of an in-place edit is a file beside the model. It records which ranges of the
- * model change, and their new bytes. It may be large; only its rows are kept in memory.
+ * model change, and their new bytes. It may be large, and is never in memory as a whole.
  *
- * A row covers at most 1 MiB of the model, in whole sectors except at the end of the file. A sector
- * is 512 bytes, the smallest unit that any disk writes atomically. Numbers are little-endian.
+ *     head  "GGUFSJN4", u64 sum of the model's name, u64 size of the model before and u64 after the
+ *           edit (never smaller: tensors may be added), u64 sum over these fields and all rows
+ *     row   u64 first byte and u64 length of a range of the model, a u64 for each sector in it (the
+ *           sum of its old bytes), its new bytes
  *
- *     0  "GGUFSJN3"
- *     8  u32 length of the name        12  u32 0
- *    16  u64 size of the model before, 24  u64 after, never smaller: tensors may be added
- *    32  u64 number of rows            40  u64 where the rows begin
- *    48  u64 sum over the fields above, the rows and the name
- *     -  new bytes
- *     -  the rows, in order and disjoint: u64 first byte, u64 length, u64 offset in the journal of
- *        its new bytes, u64 sum of its part of the table and of its new bytes
- *        the model's name
- *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
+ * Rows go up to the end of the file, in order and disjoint. A row covers at most 1 MiB, in whole
+ * sectors except at the end of the model. A sector is 512 bytes, the smallest unit that any disk
+ * writes atomically. Numbers are little-endian.
  *
  * If the model grows, rows cover every byte that is added. Device and inode numbers are not part of
  * the record, because they may differ after a reboot or after a backup is restored.
  *
  * Steps of an edit, each taken only after the previous one is known to be on disk:
- *  1. the record is written, its first 56 bytes last, and synced; then its directory is synced;
+ *  1. the record is written, its head last, and synced; then its directory is synced;
  *  2. the model is written and synced;
- *  3. the journal's name is removed or, failing that, its first 56 bytes are wiped.
+ *  3. the journal's name is removed or, failing that, its head is wiped.
  * Invariants:
  *  J1. Until step 1 is done, the model is untouched; a journal with wrong sums has never taken
  *      effect.
@@ -45,9 +40,8 @@
 #include "edit/commit.h"
 
 #define JOURNAL_SECTOR 512
-#define JOURNAL_ROW ((uint64_t)1 << 20) /* largest size of a row in bytes */
-
-struct stretch; /* a row in memory */
+#define JOURNAL_ROW ((uint64_t)1 << 20) /* most bytes of the model that a row covers */
+#define JOURNAL_HEAD 40                 /* size of the head */
 
 enum journal_state {
     JOURNAL_NONE,
@@ -57,22 +51,15 @@ enum journal_state {
     JOURNAL_REDO,    /* every sector is old or new, but not all are new */
 };
 
-struct journal_row {
-    uint64_t at, n; /* range of the model */
-    uint64_t src;   /* offset of its new bytes in the journal */
-    uint64_t sum;
-    uint64_t table; /* offset in the journal of its part of the table */
-};
-
 struct journal {
     enum journal_state state;
     bool begun;            /* REDO: at least one sector is already new */
     const struct sys *sys; /* NULL: nothing is open */
     int fd;                /* owned */
-    uint64_t before, after;
-    struct journal_row *row; /* owned */
-    size_t n, cap;
-    struct stretch *room; /* owned: room for one row, so that journal_apply() allocates nothing */
+    uint64_t size;         /* the journal's own */
+    uint8_t head[JOURNAL_HEAD];
+    uint64_t before, after; /* sizes of the model, as in the head */
+    struct stretch *row;    /* owned: room for one row, so that journal_apply() allocates nothing */
 };
 
 #define JOURNAL_INIT ((struct journal){0})

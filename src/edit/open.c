@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,81 +50,60 @@ int model_find(const char *path, struct model_file *m, struct err *e)
 /* The end of a faulty header is unknown. So many bytes are enough to report its faults. */
 #define STREAM_ENOUGH ((size_t)64 << 20)
 
-struct stream {
-    size_t len; /* number of bytes read */
-    uint8_t bytes[];
-};
-
 bool model_is_stream(const char *path)
 {
     struct stat st;
     return strcmp(path, "-") == 0 || (stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
 }
 
-/* The parser reads ahead beyond the header. */
-static int read_stream(const struct source *s, uint64_t off, void *dst, size_t n)
+/* True if no more bytes are needed than are in fd. Its size becomes the model's, if they tell. */
+static bool is_enough(int fd, uint64_t len)
 {
-    const struct stream *from = s->mem;
-    const size_t there = (size_t)within_u64(off, n, from->len);
-    memset(dst, 0, n);
-    memcpy(dst, from->bytes + min_u64(off, from->len), there);
-    return 0;
-}
-
-/* Read until s->len is `upto` or the pipe ends. */
-static int fill_stream(int fd, struct stream *s, size_t upto)
-{
-    ssize_t n;
-    do {
-        n = read(fd, s->bytes + s->len, upto - s->len);
-        s->len += n > 0 ? (size_t)n : 0;
-    } while ((n > 0 && s->len < upto) || (n < 0 && errno == EINTR));
-    return n < 0 ? -errno : 0;
-}
-
-/* True if no more bytes are needed. *size becomes the model's size as far as they tell. */
-static bool is_enough(const struct stream *s, uint64_t *size)
-{
-    const struct source src = source_mem(s->bytes, s->len);
+    struct source src;
     struct gguf *g;
-    *size = s->len;
-    if (gguf_parse(&src, GGUF_PARTIAL | GGUF_CUT, &g, NULL) < 0)
-        return s->len >= STREAM_ENOUGH;
-    const bool whole = !(g->anomalies & GGUF_ANOMALY_CUT);
     uint64_t end;
+    if (source_fd(fd, &src, NULL) < 0 || gguf_parse(&src, GGUF_PARTIAL | GGUF_CUT, &g, NULL) < 0)
+        return len >= STREAM_ENOUGH;
+    const bool whole = !(g->anomalies & GGUF_ANOMALY_CUT);
     if (whole && align_u64(g->data_end, g->alignment, &end))
-        *size = end;
+        (void)!ftruncate(fd, (off_t)end);
     gguf_free(g);
     return whole;
 }
 
-static int read_beginning(int fd, struct model_file *m)
+static int read_beginning(int from, int to)
 {
-    bool enough = false, ended = false;
-    int r = 0;
-    m->src = (struct source){.read = read_stream, .fd = -1};
-    for (size_t room = STREAM_STEP; r == 0 && !enough && !ended; room *= 2) {
-        struct stream *s = realloc(m->stream, sizeof(*s) + room);
-        if (!s)
-            return -ENOMEM;
-        s->len = m->stream ? s->len : 0;
-        m->stream = s;
-        r = fill_stream(fd, s, room);
-        ended = s->len < room;
-        enough = is_enough(s, &m->src.size);
+    uint8_t piece[STREAM_STEP];
+    uint64_t len = 0, look = sizeof(piece);
+    for (bool enough = false; !enough;) {
+        const ssize_t n = read(from, piece, sizeof(piece));
+        if (n < 0 && errno == EINTR)
+            continue;
+        int r = n < 0 ? -errno : sys_write_all(&sys_libc, to, piece, (size_t)n, len);
+        if (r < 0)
+            return r;
+        len += (uint64_t)n;
+        if (n > 0 && len < look)
+            continue;
+        enough = is_enough(to, len) || n == 0;
+        look *= 2;
     }
-    m->src.mem = m->stream;
-    return r;
+    return 0;
 }
 
 int model_read(const char *path, struct model_file *m, struct err *e)
 {
-    *m = (struct model_file){.path = strdup(path), .name = "", .dir = -1, .file = {.fd = -1}};
+    const int to = memfd_create("model", MFD_CLOEXEC);
+    *m = (struct model_file){.path = strdup(path),
+                             .name = "",
+                             .dir = -1,
+                             .stream = true,
+                             .file = {.sys = &sys_libc, .dir = -1, .fd = to}};
     if (!m->path)
         return err_set(e, -ENOMEM, "no memory");
     int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                     : open(path, O_RDONLY | O_CLOEXEC);
-    int r = fd < 0 ? -errno : read_beginning(fd, m);
+    int r = fd < 0 || to < 0 ? -errno : read_beginning(fd, to);
     if (fd >= 0)
         (void)close(fd);
     return err_sys(e, r, "cannot read");
@@ -156,8 +136,6 @@ int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct 
     bool torn = true;
     int r = 0;
     *ret = NULL;
-    if (m->stream)
-        return gguf_parse(&m->src, flags, ret, e);
     if (m->file.fd < 0)
         r = edit_file_open(&m->file, &sys_libc, m->dir, m->name, false, e);
     if (r < 0)
@@ -187,16 +165,9 @@ void model_free(struct model_file *m)
         edit_file_close(&m->file);
     if (m->dir >= 0)
         (void)close(m->dir);
-    free(m->stream);
     free(m->real);
     free(m->path);
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
-}
-
-static int find_shard(const char *path, const struct model_opener *o, struct model_file *m,
-                      struct err *e)
-{
-    return o && o->find ? o->find(o->find_arg, path, m, e) : model_find(path, m, e);
 }
 
 static int open_shard(struct shards *s, size_t i, unsigned flags, const struct model_opener *o,
@@ -209,7 +180,7 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
         free(path);
         return err_set(e, -ENOMEM, "no memory");
     }
-    int r = find_shard(path, o, &m, e);
+    int r = o && o->find ? o->find(o->find_arg, path, &m, e) : model_find(path, &m, e);
     if (r == 0)
         r = model_parse(&m, flags, &s->g[i], e);
     if (r == 0)
@@ -218,25 +189,6 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
         o->keep(o->arg, i, &m);
     else
         model_free(&m);
-    free(path);
-    return r;
-}
-
-/*
- * Refuses a shard whose number exceeds the count: either it belongs to another split, or the count
- * is wrong.
- */
-static int check_extra(const struct shards *s, const struct model_opener *o, struct err *e)
-{
-    struct model_file m;
-    char *path = shards_path(s, s->n);
-    if (!path)
-        return err_set(e, -ENOMEM, "no memory");
-    char shown[SHOW_MAX];
-    int r = 0;
-    if (find_shard(path, o, &m, NULL) == 0)
-        r = err_set(e, -EBADMSG, "shard %s: one shard too many", show(shown, path, strlen(path)));
-    model_free(&m);
     free(path);
     return r;
 }
@@ -260,7 +212,7 @@ static int check_totals(const struct shards *s, size_t *i, struct err *e)
 static int begin_lists(struct shards *s, struct gguf *g)
 {
     char *first = shards_path(s, 0);
-    s->no = calloc(s->all + 1, sizeof(*s->no));
+    s->no = calloc(s->all, sizeof(*s->no));
     s->name = calloc(s->all, sizeof(char *));
     s->g = calloc(s->all, sizeof(struct gguf *));
     s->file = calloc(s->all, sizeof(struct mapped *));
@@ -310,8 +262,7 @@ int model_open_shards(struct shards *s, struct gguf *g, unsigned parse_flags,
     if (r < 0)
         return err_prefix(e, r, "shard %s",
                           s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
-    s->no[s->n] = s->all;
-    return check_extra(s, o, e);
+    return 0;
 }
 
 /* Opens the files after the first one, and merges them. */

@@ -25,9 +25,9 @@ struct model_file {
     const char *name; /* the last component of real */
     int dir;          /* owned: the directory (O_PATH, since it may not be listable) */
     struct edit_file file;
-    struct source src;     /* the file */
-    struct stream *stream; /* owned: what was read from a pipe; NULL for a file */
-    struct err planted;    /* set if the object with the journal's name is not ours; else code 0 */
+    struct source src;  /* the file */
+    bool stream;        /* the file is in memory: what was read from a pipe */
+    struct err planted; /* set if the object with the journal's name is not ours; else code 0 */
 };
 
 /*

@@ -115,7 +115,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->given = l->born->n_kv;
     TAILQ_INIT(&l->queue.waiting);
     lock_init(&l->lock);
-    cond_init(&l->queue.rest);
+    l->queue.rest = (struct cond)COND_INIT;
     overlay_begin(l);
     *ret = l;
     return 0;
@@ -183,7 +183,6 @@ void live_close(struct live *l)
     snapshot_unref(l->state);
     gguf_free(l->born);
     store_unref(l->over);
-    cond_destroy(&l->queue.rest);
     lock_destroy(&l->lock);
     free(l);
 }

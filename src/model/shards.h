@@ -48,10 +48,7 @@ void shards_free(struct shards *s);
  */
 void shards_release(struct shards *s);
 
-/*
- * Return the path of file i, counted from 0; the caller frees it. Before model_open_shards() has
- * found out which files are missing, i == n stands for a file beyond the last, which must not exist.
- */
+/* Return the path of file i, counted from 0; the caller frees it. */
 char *shards_path(const struct shards *s, size_t i);
 /* Return the name of file i of n, given the name of any of them. The caller frees it. */
 char *split_sibling(const char *name, size_t i, size_t n);

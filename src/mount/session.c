@@ -2,6 +2,7 @@
 /* Runs a mount from beginning to end: see session.h. */
 #include "mount/session.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -360,7 +361,8 @@ int mnt_run(struct mnt_options *o, struct err *e)
     int r = take_spot(&o->mountpoint, &lock, e);
     if (r == 0)
         r = open_shelf(&s, o, e);
-    thread_load_cancel(); /* libfuse will call pthread_cancel() when its loop ends */
+    /* libfuse will call pthread_cancel(), which aborts the process if it cannot load this library. */
+    (void)dlopen("libgcc_s.so.1", RTLD_NOW);
     hold_signals(&s);
     if (r == 0)
         r = mount_session(&s, o, e);

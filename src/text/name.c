@@ -41,8 +41,6 @@ static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, siz
 
 size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
 {
-    /* The key is fixed, because the hash must be the same in every process. */
-    static const uint64_t key[2];
     size_t at;
     if (n == 0) {
         memcpy(dst, "%", 2);
@@ -50,7 +48,7 @@ size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
     }
     if (encode_upto(name, n, dst, &at, TREE_NAME_MAX) < n) {
         (void)encode_upto(name, n, dst, &at, TREE_NAME_MAX - CUT_MARK);
-        (void)snprintf(dst + at, CUT_MARK + 1, "%%~%016" PRIx64, siphash(key, name, n));
+        (void)snprintf(dst + at, CUT_MARK + 1, "%%~%016" PRIx64, xxh64(0, name, n));
         return at + CUT_MARK;
     }
     dst[at] = '\0';

@@ -665,7 +665,7 @@ void kernel_init(struct kernel *k, struct world *w, struct tree *t)
     lock_init(&k->lock);
     lock_init(&k->dir);
     lock_init(&k->tensors);
-    cond_init(&k->more);
+    k->more = (struct cond)COND_INIT;
     for (unsigned i = 0; i < CALLERS; i++)
         k->program[i] = (struct program){.k = k, .number = i};
 }

@@ -62,18 +62,6 @@ TEST("names are printed without control bytes")
     CU_ASSERT_PTR_NOT_NULL(strstr(dst, "..."));
 }
 
-/* The first, second and 16th reference vectors for SipHash-2-4: key 00..0f, message 00, 01, ... */
-TEST("siphash equals its reference vectors")
-{
-    uint8_t raw[16], msg[16];
-    for (uint8_t i = 0; i < 16; i++)
-        raw[i] = msg[i] = i;
-    uint64_t key[2] = {get_u64(raw, false), get_u64(raw + 8, false)};
-    CU_ASSERT_EQUAL(siphash(key, msg, 0), 0x726fdb47dd0e0e31);
-    CU_ASSERT_EQUAL(siphash(key, msg, 1), 0x74f839c593dc67fd);
-    CU_ASSERT_EQUAL(siphash(key, msg, 15), 0xa129ca6149be45e5);
-}
-
 /* Values from the reference implementation, one for each length of the tail. */
 TEST("xxh64 equals its reference")
 {

@@ -20,14 +20,14 @@
 #include "put_journal.h"
 
 #define U ((uint64_t)64 << 10)
-enum { FIXED = 56, ROW = 32, NAME_LEN = sizeof(NAME) - 1 };
+enum { NAME_SUM = 8, BEFORE = 16, AFTER = 24, SUM = 32, ROW_HEAD = 16 };
 
 /* A model, and an edit in place that is in the journal but not yet in the model. */
 struct work {
     struct fixture x;
     struct edit d;
     uint8_t *journal;
-    size_t n, rest, table; /* size of the journal, and offsets of its rows and its table */
+    size_t n; /* size of the journal */
 };
 
 static void begin(struct work *w, unsigned what)
@@ -39,8 +39,6 @@ static void begin(struct work *w, unsigned what)
     CU_ASSERT_EQUAL_FATAL(put_journal_of(&f, &w->d.p), 0);
     edit_file_close(&f);
     w->journal = get_file(w->x.dir, JOURNAL, &w->n);
-    w->rest = (size_t)get_u64(w->journal + 40, false);
-    w->table = w->rest + (size_t)get_u64(w->journal + 32, false) * ROW + NAME_LEN;
 }
 
 static void end(struct work *w)
@@ -50,10 +48,17 @@ static void end(struct work *w)
     teardown(&w->x);
 }
 
-static void seal(struct work *w)
+/* Make the sum of a journal's head and rows valid. */
+static void seal(uint8_t *journal, size_t n)
 {
-    put_u64(w->journal + 48,
-            xxh64(xxh64(0, w->journal, 48), w->journal + w->rest, w->table - w->rest), false);
+    uint64_t sum = xxh64(0, journal, SUM);
+    for (size_t at = JOURNAL_HEAD, len; at + ROW_HEAD <= n; at += len) {
+        const uint64_t bytes = get_u64(journal + at + 8, false);
+        const uint64_t sectors = (bytes + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR;
+        len = (size_t)min_u64(ROW_HEAD + 8 * sectors + bytes, n - at);
+        sum = xxh64(sum, journal + at, len);
+    }
+    put_u64(journal + SUM, sum, false);
 }
 
 /* Recover the model from its journal, and return the result of edit_recover(). */
@@ -84,9 +89,8 @@ TEST("a truncated or damaged journal is not applied")
     begin(&w, EDIT_BYTES | EDIT_ADDED);
     for (size_t i = 0; i < 300; i++) {
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
-        if (i >= 100 && i % 4) /* in the journal's head, or at the beginning of its table */
-            at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % FIXED;
-        at %= w.n; /* the table may be at the very end */
+        if (i >= 100 && i % 4) /* in the journal's head, or at the beginning of its first row */
+            at = draw() % (i % 2 ? JOURNAL_HEAD + 100 : JOURNAL_HEAD);
         uint8_t was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
@@ -113,9 +117,9 @@ static int no_unlink(const struct sys *s, int dir, const char *name)
 
 static ssize_t no_wipe(const struct sys *s, int fd, const void *p, size_t n, uint64_t off)
 {
-    static const uint8_t nothing[FIXED];
+    static const uint8_t nothing[JOURNAL_HEAD];
     (void)s;
-    if (n == FIXED && off == 0 && memcmp(p, nothing, FIXED) == 0)
+    if (n == JOURNAL_HEAD && off == 0 && memcmp(p, nothing, n) == 0)
         return -EIO;
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
@@ -193,34 +197,27 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it is for another file";
 
-/* A field to change in the journal's head or, from REST on, in its rows. The checksums are then
- * made valid again. line NULL: the journal becomes void. */
-enum { REST = 1000 };
+/* A field to change in the journal. The sum is then made valid again. line NULL: the journal
+ * becomes void. */
 static const struct field {
     size_t at, width;
     uint64_t value;
     const char *line;
 } fields[] = {
-    {REST + 16, 8, 0, outside},
-    {REST + 16, 8, 65537, outside},
-    {REST + 16, 8, 1 << 20, outside},
-    {REST + 16, 8, (uint64_t)-65536, outside},
-    {REST + 16, 8, (uint64_t)-512, outside}, /* the end overflows 64 bits */
-    {REST + 24, 8, 1, NULL},                 /* checksum of a row */
-    {8, 4, NAME_LEN - 1, NULL},
-    {8, 4, UINT32_MAX, NULL},
-    {32, 8, 0, NULL},
-    {32, 8, UINT64_MAX, NULL},
-    {32, 8, (uint64_t)1 << 60, NULL},
-    {40, 8, UINT64_MAX, NULL},
-    {40, 8, (uint64_t)1 << 40, NULL},
-    {40, 8, 0, NULL},
+    {JOURNAL_HEAD, 8, 1, outside},
+    {JOURNAL_HEAD, 8, (uint64_t)-512, outside}, /* the end overflows 64 bits */
+    {JOURNAL_HEAD + 8, 8, 0, NULL},
+    {JOURNAL_HEAD + 8, 8, JOURNAL_ROW, NULL},
+    {JOURNAL_HEAD + 8, 8, (uint64_t)-65536, NULL},
+    {NAME_SUM, 8, 1, named},
+    {BEFORE, 8, UINT64_MAX, outside},
+    {AFTER, 8, 0, outside},
     {6, 1, 'X', NULL},
     {7, 1, '0', NULL},
     {7, 1, ':', NULL},
     {7, 1, '1', "that predates its first release"},
-    {7, 1, '2', "that predates its first release"},
-    {7, 1, '4', "later version"},
+    {7, 1, '3', "that predates its first release"},
+    {7, 1, '5', "later version"},
     {7, 1, '9', "later version"},
 };
 
@@ -231,10 +228,10 @@ TEST("journals with invalid contents are refused")
     begin(&w, EDIT_BYTES);
     for (size_t i = 0; i < COUNT(fields); i++) {
         const struct field *t = &fields[i];
-        uint8_t *at = w.journal + (t->at < REST ? t->at : w.rest + t->at - REST);
+        uint8_t *at = w.journal + t->at;
         uint64_t was = get_uint(at, t->width, false);
         put_uint(at, t->value, t->width, false);
-        seal(&w);
+        seal(w.journal, w.n);
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         loads(&w.x, t->line ? -ESTALE : 0, JOURNAL_VOID, t->line ? t->line : "");
         CU_ASSERT_EQUAL(recover(&w, &found), t->line ? -ESTALE : 0);
@@ -242,13 +239,9 @@ TEST("journals with invalid contents are refused")
         CU_ASSERT_EQUAL(files(&w.x), t->line ? 2 : 1);
         put_uint(at, was, t->width, false);
     }
-    w.journal[w.table - 1] ^= 1;
-    seal(&w);
+    seal(w.journal, w.n);
     put_file(w.x.dir, JOURNAL, w.journal, w.n);
-    loads(&w.x, -ESTALE, 0, named);
-    w.journal[w.table - 1] ^= 1;
-    seal(&w);
-    put_file(w.x.dir, JOURNAL, w.journal, w.n);
+    loads(&w.x, 0, JOURNAL_REDO, "");
     /* A sector of the model is neither old nor new. */
     w.x.old[w.x.g->tensor[1].off + 6000] ^= 1;
     put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
@@ -277,13 +270,13 @@ static const struct head heads[] = {
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, U}, {U, U}}, 0, ""},
     {4 * U, 4 * U, 4 * U, {{3 * U, U}}, 0, ""},
     {20 * U, 20 * U, 20 * U, {{U, 16 * U}}, 0, ""},
-    {20 * U, 20 * U, 20 * U, {{U, 17 * U}}, 0, outside},
+    {20 * U, 20 * U, 20 * U, {{U, 17 * U}}, 0, NULL},
     {3 * U, 3 * U, 3 * U, {{1, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{U / 2, U}}, 0, ""},
     {3 * U, 3 * U, 3 * U, {{512, 512}}, 0, ""},
     {3 * U, 3 * U, 3 * U, {{512, 511}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{513, 512}}, 0, outside},
-    {3 * U, 3 * U, 3 * U, {{U, U}, {2 * U, 0}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{U, U}, {2 * U, 0}}, 0, NULL},
     {3 * U, 3 * U, 3 * U, {{0, 2 * U}, {U, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{2 * U, U}, {0, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{0, 100}}, 0, outside},
@@ -291,7 +284,6 @@ static const struct head heads[] = {
     {3 * U, 3 * U, 3 * U, {{3 * U, U}}, 0, outside},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
-    {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* an empty journal */
     /* The journal holds all bytes beyond the old end of the model. The row that contains the first
      * of these bytes begins at or before the old end. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
@@ -312,7 +304,7 @@ static const struct head heads[] = {
     {2 * U, 2 * U + 20, 2 * U + 7, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U - 1, {{2 * U, 20}}, 0, sized},
     {2 * U, 2 * U + 20, 2 * U + 21, {{2 * U, 20}}, 0, sized},
-    /* The table must end at the end of the file. */
+    /* The last row must end at the end of the file. */
     {2 * U, 2 * U, 2 * U, {{0, U}}, -1, NULL},
     {2 * U, 2 * U, 2 * U, {{0, U}}, 1, NULL},
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
@@ -322,41 +314,27 @@ static const struct head heads[] = {
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];
-    uint8_t fixed[FIXED] = "GGUFSJN3", zeros[JOURNAL_SECTOR] = {0};
-    CLEANUP(buf_free) struct buf b = BUF_INIT, table = BUF_INIT;
-    uint64_t src = U, count = 0;
+    uint8_t zeros[JOURNAL_SECTOR] = {0};
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
     memset(ones, 1, sizeof(ones));
-    put_file(x->dir, JOURNAL, "", 0);
-    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
-    for (; count < 4 && (h->row[count].at || h->row[count].n); count++) {
-        const uint64_t at = h->row[count].at, n = min_u64(h->row[count].n, sizeof(ones));
-        const size_t begin = table.len;
+    buf_str(&b, "GGUFSJN4");
+    buf_uint(&b, xxh64(0, NAME, strlen(NAME)), 8, false);
+    buf_uint(&b, h->before, 8, false);
+    buf_uint(&b, h->after, 8, false);
+    buf_zero(&b, 8);
+    for (size_t k = 0; k < 4 && (h->row[k].at || h->row[k].n); k++) {
+        const uint64_t at = h->row[k].at, n = min_u64(h->row[k].n, sizeof(ones));
+        buf_uint(&b, at, 8, false);
+        buf_uint(&b, h->row[k].n, 8, false);
         for (uint64_t i = 0; i < n; i += JOURNAL_SECTOR) {
             size_t had = (size_t)within_u64(at + i, min_u64(JOURNAL_SECTOR, n - i), h->before);
-            buf_uint(&table, had ? xxh64(0, zeros, had) : 0, 8, false);
+            buf_uint(&b, had ? xxh64(0, zeros, had) : 0, 8, false);
         }
-        buf_uint(&b, at, 8, false);
-        buf_uint(&b, h->row[count].n, 8, false);
-        buf_uint(&b, src, 8, false);
-        uint64_t sum = xxh64(0, table.data ? table.data + begin : zeros, table.len - begin);
-        buf_uint(&b, xxh64(sum, ones, (size_t)n), 8, false);
-        CU_ASSERT_EQUAL(pwrite(fd, ones, (size_t)n, (off_t)src), (ssize_t)n);
-        src += (n + U - 1) / U * U;
+        buf_add(&b, ones, (size_t)n);
     }
-    buf_str(&b, NAME);
-    put_uint(fixed + 8, NAME_LEN, 8, false);
-    put_u64(fixed + 16, h->before, false);
-    put_u64(fixed + 24, h->after, false);
-    put_u64(fixed + 32, count, false);
-    put_u64(fixed + 40, src, false);
-    put_u64(fixed + 48, xxh64(xxh64(0, fixed, 48), b.data, b.len), false);
-    CU_ASSERT_EQUAL(pwrite(fd, fixed, FIXED, 0), FIXED);
-    CU_ASSERT_EQUAL(pwrite(fd, b.data, b.len, (off_t)src), (ssize_t)b.len);
-    if (table.len)
-        CU_ASSERT_EQUAL(pwrite(fd, table.data, table.len, (off_t)(src + b.len)),
-                        (ssize_t)table.len);
-    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)(src + b.len + table.len) + h->longer), 0);
-    (void)close(fd);
+    seal(b.data, b.len);
+    buf_zero(&b, 1);
+    put_file(x->dir, JOURNAL, b.data, b.len - 1 + (size_t)h->longer);
 }
 
 TEST("valid rows are accepted, and others are refused")
