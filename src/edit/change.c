@@ -46,39 +46,20 @@ static void value_unref(struct edit_value *v)
 
 /* ---- names, and the base ---- */
 
-/* A name whose bytes the struct does not own. */
-struct edit_name {
-    const void *p;
-    size_t n;
-};
-
-static bool name_same(struct edit_name a, struct edit_name b)
+static bool name_same(struct text a, struct text b)
 {
-    return a.n == b.n && memcmp(a.p, b.p, b.n) == 0;
+    return a.len == b.len && memcmp(a.at, b.at, b.len) == 0;
 }
 
-static bool name_is(struct edit_name a, const char *text)
+static struct text slot_name(const struct edit_slot *s)
 {
-    return name_same(a, (struct edit_name){text, strlen(text)});
+    return (struct text){s->name, s->name_len};
 }
 
-static struct edit_name slot_name(const struct edit_slot *s)
+static uint32_t base_find(const struct edit_change *c, enum edit_what kind, struct text name)
 {
-    return (struct edit_name){s->name, s->name_len};
-}
-
-static struct edit_name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i)
-{
-    const struct gguf *g = c->on.g;
-    if (kind == EDIT_TENSOR)
-        return (struct edit_name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
-    return (struct edit_name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
-}
-
-static uint32_t base_find(const struct edit_change *c, enum edit_what kind, struct edit_name name)
-{
-    return kind == EDIT_TENSOR ? gguf_find_tensor(c->on.g, name.p, name.n)
-                               : gguf_find_key(c->on.g, name.p, name.n);
+    return kind == EDIT_TENSOR ? gguf_find_tensor(c->on.g, name.at, name.len)
+                               : gguf_find_key(c->on.g, name.at, name.len);
 }
 
 /* The rank of key or tensor i of the base. The gaps leave room for keys that are restored. */
@@ -100,11 +81,11 @@ static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kin
  * Returns true if an object has this name after the change. Sets *ret to its slot or, if there is
  * none, to the slot of the last object of this name that was removed or renamed, or to NULL.
  */
-static bool slot_find(const struct edit_change *c, enum edit_what kind, struct edit_name name,
+static bool slot_find(const struct edit_change *c, enum edit_what kind, struct text name,
                       const struct edit_slot **ret)
 {
     const struct edit_slot *found = NULL;
-    struct link *l = table_first(&c->by_name, hash_name(name.p, name.n));
+    struct link *l = table_first(&c->by_name, hash_name(name.at, name.len));
     for (; l && (!found || found->gone); l = table_next(l)) {
         const struct edit_slot *s = (const struct edit_slot *)l;
         if (s->kind == kind && name_same(slot_name(s), name) &&
@@ -170,22 +151,22 @@ static void slot_free(struct edit_slot *s) /* may be NULL */
 }
 
 /* Copies a slot under another name. Returns NULL if out of memory. */
-static struct edit_slot *copy(const struct edit_slot *from, struct edit_name to)
+static struct edit_slot *copy(const struct edit_slot *from, struct text to)
 {
-    struct edit_slot *s = malloc(sizeof(*s) + to.n + 1);
+    struct edit_slot *s = malloc(sizeof(*s) + to.len + 1);
     if (!s)
         return NULL;
     *s = *from;
     (void)REF(s->value);
     (void)REF(s->content);
-    s->name_len = to.n;
-    memcpy(s->name, to.p, to.n);
-    s->name[to.n] = '\0';
+    s->name_len = to.len;
+    memcpy(s->name, to.at, to.len);
+    s->name[to.len] = '\0';
     return s;
 }
 
 /* Returns the first slot of a new object, marked as gone, or NULL if out of memory. */
-static struct edit_slot *slot_new(enum edit_what kind, struct edit_name to, uint64_t rank)
+static struct edit_slot *slot_new(enum edit_what kind, struct text to, uint64_t rank)
 {
     const struct edit_slot first = {.kind = kind,
                                     .gone = true,
@@ -202,7 +183,7 @@ static struct edit_slot *slot_new(enum edit_what kind, struct edit_name to, uint
  * name. Returns NULL if out of memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
-                                    struct edit_name name, struct edit_name to)
+                                    struct text name, struct text to)
 {
     const struct edit_slot *s;
     const bool found = slot_find(c, kind, name, &s);
@@ -334,7 +315,7 @@ static bool differs(const struct edit_change *c, const struct edit_slot *s)
     if (s->old == EDIT_NONE)
         return !s->gone;
     return s->gone || s->value || s->content ||
-           !name_same(base_name(c, s->kind, s->old), slot_name(s));
+           !name_same(gguf_name_of(c->on.g, s->kind == EDIT_KEY, s->old), slot_name(s));
 }
 
 size_t edit_change_count(const struct edit_change *c, size_t most)
@@ -347,21 +328,21 @@ size_t edit_change_count(const struct edit_change *c, size_t most)
 
 /* ---- what is refused ---- */
 
-static int change_refuse(struct err *e, int code, enum edit_what kind, struct edit_name name,
+static int change_refuse(struct err *e, int code, enum edit_what kind, struct text name,
                          const char *why)
 {
     char shown[SHOW_MAX];
     return err_set(e, code, "%s '%s': %s", kind == EDIT_KEY ? "key" : "tensor",
-                   show(shown, name.p, name.n), why);
+                   show(shown, name.at, name.len), why);
 }
 
-static int check_key(struct edit_name name, struct err *e)
+static int check_key(struct text name, struct err *e)
 {
-    if (name.n == 0)
+    if (name.len == 0)
         return err_set(e, -EINVAL, "a key's name is empty");
-    if (name.n > EDIT_MAX_KEY)
+    if (name.len > EDIT_MAX_KEY)
         return change_refuse(e, -EINVAL, EDIT_KEY, name, "the name is over 65535 bytes");
-    if (key_is_own(name.p, name.n))
+    if (key_is_own(name.at, name.len))
         return change_refuse(e, -EPERM, EDIT_KEY, name, "is maintained by ggufs itself");
     return 0;
 }
@@ -369,8 +350,8 @@ static int check_key(struct edit_name name, struct err *e)
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e)
 {
-    struct edit_name name = {key, key_len};
-    if (!name_is(name, alignment_key))
+    struct text name = {key, key_len};
+    if (!text_is(name, alignment_key))
         return 0;
     if (type != GGUF_U32 || value_len != 4)
         return change_refuse(e, -EINVAL, EDIT_KEY, name, "must be a u32");
@@ -381,19 +362,19 @@ int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint
     return 0;
 }
 
-static int check_tensor(struct edit_name name, struct err *e)
+static int check_tensor(struct text name, struct err *e)
 {
-    if (name.n == 0)
+    if (name.len == 0)
         return err_set(e, -EINVAL, "a tensor's name is empty");
-    if (memchr(name.p, 0, name.n))
+    if (memchr(name.at, 0, name.len))
         return change_refuse(e, -EINVAL, EDIT_TENSOR, name, "the name contains a NUL");
-    if (name.n > EDIT_MAX_TENSOR_NAME)
+    if (name.len > EDIT_MAX_TENSOR_NAME)
         return change_refuse(e, -ENAMETOOLONG, EDIT_TENSOR, name, "the name is over 63 bytes");
     return 0;
 }
 
 /* Refuses the operation in a split model, where every file states the total number of tensors. */
-static int check_not_split(const struct edit_change *c, struct edit_name name, struct err *e)
+static int check_not_split(const struct edit_change *c, struct text name, struct err *e)
 {
     static const char key[] = "split.tensors.count";
     static const char count[] = "split.count";
@@ -407,8 +388,7 @@ static int check_not_split(const struct edit_change *c, struct edit_name name, s
 
 /* ---- operations on keys and tensors ---- */
 
-static int slot_remove(struct edit_change *c, enum edit_what kind, struct edit_name name,
-                       struct err *e)
+static int slot_remove(struct edit_change *c, enum edit_what kind, struct text name, struct err *e)
 {
     const struct edit_slot *found;
     if (!slot_find(c, kind, name, &found))
@@ -422,8 +402,8 @@ static int slot_remove(struct edit_change *c, enum edit_what kind, struct edit_n
     return slot_end(c, s, e);
 }
 
-static int slot_rename(struct edit_change *c, enum edit_what kind, struct edit_name from,
-                       struct edit_name to, struct err *e)
+static int slot_rename(struct edit_change *c, enum edit_what kind, struct text from, struct text to,
+                       struct err *e)
 {
     const struct edit_slot *found;
     if (!slot_find(c, kind, from, &found))
@@ -439,13 +419,13 @@ static int slot_rename(struct edit_change *c, enum edit_what kind, struct edit_n
 
 bool edit_find(const struct edit_change *c, const void *key, size_t n, const struct edit_slot **ret)
 {
-    return slot_find(c, EDIT_KEY, (struct edit_name){key, n}, ret);
+    return slot_find(c, EDIT_KEY, (struct text){key, n}, ret);
 }
 
 int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
              struct buf *bytes, struct err *e)
 {
-    struct edit_name name = {key, key_len};
+    struct text name = {key, key_len};
     int r = check_key(name, e);
     if (r == 0)
         r = edit_check_value(c->on.g, key, key_len, type, bytes->data, bytes->len, e);
@@ -465,9 +445,9 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t ty
 
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
 {
-    struct edit_name name = {key, key_len};
+    struct text name = {key, key_len};
     int r = check_key(name, e);
-    if (r == 0 && name_is(name, architecture_key))
+    if (r == 0 && text_is(name, architecture_key))
         r = change_refuse(e, -EPERM, EDIT_KEY, name, "cannot be removed");
     return r < 0 ? r : slot_remove(c, EDIT_KEY, name, e);
 }
@@ -475,14 +455,14 @@ int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct e
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e)
 {
-    struct edit_name old = {from, from_len}, now = {to, to_len};
+    struct text old = {from, from_len}, now = {to, to_len};
     int r = check_key(old, e);
     if (r == 0)
         r = check_key(now, e);
-    if (r == 0 && (name_is(old, alignment_key) || name_is(now, alignment_key)))
+    if (r == 0 && (text_is(old, alignment_key) || text_is(now, alignment_key)))
         r = change_refuse(e, -EINVAL, EDIT_KEY, old,
                           "renaming cannot create or remove general.alignment");
-    if (r == 0 && name_is(old, architecture_key))
+    if (r == 0 && text_is(old, architecture_key))
         r = change_refuse(e, -EPERM, EDIT_KEY, old, "cannot be renamed");
     return r < 0 ? r : slot_rename(c, EDIT_KEY, old, now, e);
 }
@@ -499,12 +479,12 @@ uint64_t edit_alignment(const struct edit_change *c)
 
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
-    const struct edit_name name = base_name(c, EDIT_TENSOR, i);
+    const struct text name = gguf_name_of(c->on.g, false, i);
     return (struct edit_tensor){.id = ids_of(c->on.ids, i),
                                 .old = i,
                                 .nbytes = c->on.g->tensor[i].nbytes,
-                                .name = name.p,
-                                .name_len = name.n};
+                                .name = name.at,
+                                .name_len = name.len};
 }
 
 static struct edit_tensor of_slot(const struct edit_change *c, const struct edit_slot *s)
@@ -522,7 +502,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret)
 {
     const struct edit_slot *s;
-    if (!slot_find(c, EDIT_TENSOR, (struct edit_name){name, n}, &s))
+    if (!slot_find(c, EDIT_TENSOR, (struct text){name, n}, &s))
         return false;
     *ret = s ? of_slot(c, s) : of_base(c, gguf_find_tensor(c->on.g, name, n));
     return true;
@@ -547,14 +527,14 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e)
 {
-    const struct edit_name old = {from, from_len}, now = {to, to_len};
+    const struct text old = {from, from_len}, now = {to, to_len};
     int r = name_same(old, now) ? 0 : check_tensor(now, e);
     return r < 0 ? r : slot_rename(c, EDIT_TENSOR, old, now, e);
 }
 
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e)
 {
-    const struct edit_name of = {name, n};
+    const struct text of = {name, n};
     int r = check_not_split(c, of, e);
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
@@ -575,7 +555,7 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
 }
 
 /* Creates content: the pieces over `old` or, if `whole`, the pieces, which must supply all bytes. */
-static int make_content(struct edit_name name, const struct tensor_shape *shape, uint64_t nbytes,
+static int make_content(struct text name, const struct tensor_shape *shape, uint64_t nbytes,
                         const struct tensor_content *old, bool whole,
                         const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
                         struct err *e)
@@ -596,7 +576,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint32_t number, struct err *e)
 {
-    const struct edit_name of = {name, n};
+    const struct text of = {name, n};
     const struct edit_slot *removed;
     struct tensor_content *k;
     uint64_t nbytes;
@@ -623,7 +603,7 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, struct err *e)
 {
-    const struct edit_name of = {name, n};
+    const struct text of = {name, n};
     struct tensor_content *k;
     struct edit_tensor t;
     if (!edit_tensor_find(c, name, n, &t))
@@ -711,7 +691,7 @@ int edit_change_keys(const struct edit_change *c, struct buf *b, uint64_t **ret,
         const uint32_t i = item[k].old;
         if (s)
             slot_put(b, g, s);
-        else if (name_is(base_name(c, EDIT_KEY, i), KEY_RESERVE))
+        else if (text_is(gguf_name_of(c->on.g, true, i), KEY_RESERVE))
             continue;
         else
             buf_add(b, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
@@ -742,13 +722,6 @@ int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, s
 bool edit_key_is_own(const struct gguf *g, uint32_t kv)
 {
     return key_is_own(gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
-}
-
-/* The format of entries: keys can only be restored to a model of the same format. */
-static uint32_t keys_format(const struct gguf *g)
-{
-    return (uint32_t)g->fmt.big | (uint32_t)(g->fmt.len_width == 4) << 1 |
-           (uint32_t)g->fmt.nul << 2;
 }
 
 uint64_t edit_keys_id(const struct gguf *g)
@@ -783,7 +756,7 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
                        struct err *e)
 {
     const struct gguf_kv *kv = &keys->kv[k];
-    const struct edit_name name = {gguf_key(keys, kv), kv->key_len};
+    const struct text name = {gguf_key(keys, kv), kv->key_len};
     const uint32_t old = base_find(c, EDIT_KEY, name);
     const bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
     const bool stays = exists && base_rank(old) > *last;
@@ -805,12 +778,12 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
     const size_t mark = edit_mark(c);
     uint64_t last = 0;
     int r = 0;
-    if (keys_format(c->on.g) != keys_format(keys))
+    if (memcmp(&c->on.g->fmt, &keys->fmt, sizeof(keys->fmt)) != 0)
         return err_set(e, -EINVAL,
                        "the keys are from a file with another byte order or GGUF version");
     for (uint32_t kv = 0; kv < c->on.g->n_kv && r == 0; kv++) {
-        const struct edit_name name = base_name(c, EDIT_KEY, kv);
-        if (!edit_key_is_own(c->on.g, kv) && gguf_find_key(keys, name.p, name.n) == EDIT_NONE)
+        const struct text name = gguf_name_of(c->on.g, true, kv);
+        if (!edit_key_is_own(c->on.g, kv) && gguf_find_key(keys, name.at, name.len) == EDIT_NONE)
             r = slot_remove(c, EDIT_KEY, name, e);
     }
     for (uint32_t k = 0; k < keys->n_kv && r == 0; k++)

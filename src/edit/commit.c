@@ -374,7 +374,9 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
         ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
         if (got == -EINTR)
             continue;
-        if (got <= 0) { /* the kernel may be unable to copy between these files */
+        /* The kernel cannot copy between these files; these errors do not come from the medium. */
+        if (got == 0 || got == -EXDEV || got == -ENOSYS || got == -EOPNOTSUPP || got == -EINVAL ||
+            got == -EPERM) {
             const int r = copy_piecewise(m, from, src, at, part);
             got = r < 0 ? r : (ssize_t)part;
         }

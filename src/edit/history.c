@@ -51,7 +51,7 @@ static int find_home(const char *given, char **ret)
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
                  size_t keep, struct err *e)
 {
-    *h = (struct history){.sys = sys, .keep = keep, .fd = -1};
+    *h = (struct history){.sys = sys, .keep = keep};
     h->model = strdup(model);
     return h->model && find_home(home, &h->home) == 0 ? 0 : err_set(e, -ENOMEM, "no memory");
 }
@@ -60,8 +60,6 @@ void history_close(struct history *h)
 {
     free(h->home);
     free(h->model);
-    if (h->fd >= 0)
-        (void)close(h->fd);
     *h = HISTORY_INIT;
 }
 
@@ -154,21 +152,17 @@ struct record {
 };
 
 struct records {
-    int fd;           /* owned; -1: there is no file */
-    bool ours;        /* its head is valid */
-    struct buf bytes; /* owned: its content */
+    struct buf bytes; /* owned: the file's content */
     uint64_t dropped, forgotten;
     struct record *rec; /* owned; oldest first */
     size_t n, cap;
     size_t end; /* the end of the last record; what follows is torn or damaged */
 };
 
-#define RECORDS_INIT ((struct records){.fd = -1})
+#define RECORDS_INIT ((struct records){0})
 
 static void records_free(struct records *f)
 {
-    if (f->fd >= 0)
-        (void)close(f->fd);
     buf_free(&f->bytes);
     free(f->rec);
 }
@@ -203,7 +197,6 @@ static int parse_records(struct records *f, const char *model)
         get_u64(p + 8, false) != xxh64(0, p + 16, head - 16) || get_u64(p + 32, false) != path ||
         memcmp(p + HEAD, model, path) != 0)
         return 0;
-    f->ours = true;
     f->dropped = get_u64(p + 16, false);
     f->forgotten = get_u64(p + 24, false);
     f->end = head;
@@ -239,27 +232,27 @@ static const char *file_name(const struct history *h, char dst[NAME_ROOM])
 }
 
 /* H4. Opens, reads and parses the file. Returns 0, also if there is none, or -EPERM or -errno. */
-static int load(const struct history *h, int dir, int flags, struct records *f, struct err *e)
+static int load(const struct history *h, int dir, struct records *f, struct err *e)
 {
+    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     char name[NAME_ROOM];
     struct stat st;
-    f->fd = h->sys->openat(h->sys, dir, file_name(h, name),
-                           flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0);
-    if (f->fd == -ENOENT)
-        return 0;
-    int r = f->fd < 0 ? f->fd : h->sys->fstat(h->sys, f->fd, &st);
+    int fd = h->sys->openat(h->sys, dir, file_name(h, name), flags, 0);
+    int r = fd < 0 ? fd : h->sys->fstat(h->sys, fd, &st);
     if (r == -ELOOP || r == -EISDIR || r == -ENXIO ||
         (r == 0 && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink > 1)))
-        return failed(h, -EPERM, NOT_OURS, e);
+        r = -EPERM;
     if (r == 0 && (uint64_t)st.st_size <= HISTORY_BYTES + GGUF_MAX_HEADER) {
         (void)buf_extend(&f->bytes, (size_t)st.st_size);
         r = buf_error(&f->bytes);
         if (r == 0)
-            r = sys_read_all(h->sys, f->fd, f->bytes.data, (size_t)st.st_size, 0);
+            r = sys_read_all(h->sys, fd, f->bytes.data, (size_t)st.st_size, 0);
     }
     if (r == 0)
         r = parse_records(f, h->model);
-    return r < 0 ? failed(h, r, "cannot read its file", e) : 0;
+    const bool none = fd == -ENOENT;
+    sys_close(h->sys, &fd);
+    return none || r == 0 ? 0 : failed(h, r, r == -EPERM ? NOT_OURS : "cannot read its file", e);
 }
 
 /* Loads the file for reading; if the directory does not exist, there is no file. */
@@ -269,35 +262,38 @@ static int load_to_read(const struct history *h, struct records *f, struct err *
     int dir = open_folder(h, false, &why);
     if (dir < 0)
         return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
-    int r = load(h, dir, O_RDONLY, f, e);
+    int r = load(h, dir, f, e);
     sys_close(h->sys, &dir);
     return r;
 }
 
 /* ---- the file, written ---- */
 
-/* H1. Writes a file of the records from number `from` on in the place of the old one. Returns its
- * descriptor or -errno. */
+/*
+ * H1. Puts a file of the records [from, to) and of a new one, `more`, in the place of the old file.
+ * Without `more`, all records before `from` are forgotten.
+ */
 static int replace_file(const struct history *h, int dir, const struct records *f, size_t from,
-                        bool forget, struct err *e)
+                        size_t to, const struct buf *more, struct err *e)
 {
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     const struct sys *sys = h->sys;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     char name[NAME_ROOM];
     const uint64_t dropped = from ? f->rec[from - 1].state : f->dropped;
-    const size_t at = from ? f->rec[from - 1].end : f->n ? f->rec[0].at : f->end;
     buf_str(&b, MAGIC);
     buf_zero(&b, 8);
     buf_uint(&b, dropped, 8, false);
-    buf_uint(&b, forget ? dropped : f->forgotten, 8, false);
+    buf_uint(&b, more ? f->forgotten : dropped, 8, false);
     buf_uint(&b, strlen(h->model), 8, false);
     buf_str(&b, h->model);
     if (!buf_error(&b))
         put_u64(b.data + 8, xxh64(0, b.data + 16, b.len - 16), false);
-    if (f->end > at)
-        buf_add(&b, f->bytes.data + at, f->end - at);
+    if (from < to)
+        buf_add(&b, f->bytes.data + f->rec[from].at, f->rec[to - 1].end - f->rec[from].at);
+    if (more)
+        buf_add(&b, more->data, more->len);
     (void)sys->unlinkat(sys, dir, NEW_NAME); /* left by a process that has ended */
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = buf_error(&b) ? -ENOMEM : sys->openat(sys, dir, NEW_NAME, flags, 0600);
     int r = fd < 0 ? fd : sys_write_all(sys, fd, b.data, b.len, 0);
     if (r == 0)
@@ -306,43 +302,24 @@ static int replace_file(const struct history *h, int dir, const struct records *
         r = sys->rename(sys, dir, NEW_NAME, file_name(h, name), 0);
     if (r < 0 && fd >= 0)
         (void)sys->unlinkat(sys, dir, NEW_NAME);
+    sys_close(sys, &fd);
     if (r == 0)
         r = sys_sync_dir(sys, dir);
-    if (r < 0)
-        sys_close(sys, &fd);
-    return r < 0 ? failed(h, r, "cannot make a file in it", e) : fd;
+    return r < 0 ? failed(h, r, "cannot write its file", e) : 0;
 }
 
-/* H3. Returns how many of the oldest records to drop from a file that exceeds a limit: a few more
- * than necessary, because the others are written anew. */
-static size_t surplus(const struct history *h, const struct records *f)
-{
-    size_t n = f->n > h->keep ? f->n - h->keep + h->keep / 100 * 10 : 0;
-    if (f->end > HISTORY_BYTES)
-        while (n + 1 < f->n && f->end - f->rec[n].at > HISTORY_BYTES / 10 * 9)
-            n++;
-    return n;
-}
-
-/* Drops records: all, or the surplus. Returns 0 or -errno. */
-static int drop(const struct history *h, bool all, struct err *e)
+int history_clear(const struct history *h, struct err *e)
 {
     CLEANUP(records_free) struct records f = RECORDS_INIT;
     struct err why = {0};
     int dir = lock_folder(h, false, &why);
     if (dir < 0)
         return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
-    int r = load(h, dir, O_RDONLY, &f, e);
-    const size_t n = all ? f.n : surplus(h, &f);
-    int fd = r == 0 &&n ? r = replace_file(h, dir, &f, n, all, e) : -1;
-    sys_close(h->sys, &fd);
+    int r = load(h, dir, &f, e);
+    if (r == 0 && f.n)
+        r = replace_file(h, dir, &f, f.n, f.n, NULL, e);
     sys_close(h->sys, &dir);
-    return r < 0 ? r : 0;
-}
-
-int history_clear(const struct history *h, struct err *e)
-{
-    return drop(h, true, e);
+    return r;
 }
 
 /* ---- recording edits ---- */
@@ -471,29 +448,23 @@ static bool joins(const struct history *h, const struct record *last, const stru
            x->now - end < HISTORY_JOIN;
 }
 
-/* H1. Appends the record in b to the file, of which the first n records stay. */
-static int append(struct history *h, int fd, const struct records *f, size_t n, const struct buf *b)
+/* H3. Returns how many of the first n records to drop when one of this size follows them. */
+static size_t surplus(const struct history *h, const struct records *f, size_t n, size_t more)
 {
-    h->at = n < f->n ? f->rec[n].at : f->end;
-    h->end = h->at + b->len;
-    h->full = n + 1 > h->keep || h->end > HISTORY_BYTES;
-    int r = f->bytes.len > h->at ? h->sys->ftruncate(h->sys, fd, h->at) : 0;
-    if (r == 0)
-        r = sys_write_all(h->sys, fd, b->data, b->len, h->at);
-    if (r == 0)
-        r = sys_sync(h->sys, fd);
-    if (r < 0)
-        (void)h->sys->ftruncate(h->sys, fd, h->at);
-    return r;
+    size_t ret = 0;
+    while (ret < n &&
+           (n - ret >= h->keep || f->rec[n - 1].end - f->rec[ret].at + more > HISTORY_BYTES))
+        ret++;
+    return ret;
 }
 
-/* Completes the record in b and appends it. dir: the locked directory. */
-static int record(struct history *h, int dir, const struct history_edit *x, struct buf *b,
+/* H1. Completes the record in b and appends it, in place of one whose edit was never done. dir: the locked directory. */
+static int record(const struct history *h, int dir, const struct history_edit *x, struct buf *b,
                   struct err *e)
 {
     CLEANUP(records_free) struct records f = RECORDS_INIT;
     const uint64_t before = edit_keys_id(x->change->on.g);
-    int r = load(h, dir, O_RDWR, &f, e);
+    int r = load(h, dir, &f, e);
     if (r < 0)
         return r;
     const size_t n = done_of(&f, before);
@@ -507,29 +478,19 @@ static int record(struct history *h, int dir, const struct history_edit *x, stru
     put_u64(p + 40, before, false);
     put_u64(p + 48, edit_keys_id(x->after), false);
     put_u64(p, xxh64(0, p + 8, b->len - 8), false);
-    if (!f.ours) {
-        sys_close(h->sys, &f.fd);
-        buf_free(&f.bytes);
-        f.fd = replace_file(h, dir, &f, 0, false, e);
-        f.end = HEAD + strlen(h->model);
-    }
-    if (f.fd < 0)
-        return f.fd;
-    r = append(h, f.fd, &f, n, b);
-    if (r < 0)
-        return failed(h, r, "cannot write its file", e);
-    h->fd = f.fd;
-    f.fd = -1;
-    return 0;
+    return replace_file(h, dir, &f, surplus(h, &f, n, b->len), n, b, e);
 }
 
-int history_append(struct history *h, const struct history_edit *edit, struct err *e)
+int history_append(const struct history *h, const struct history_edit *edit, struct err *e)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     const struct gguf *g = edit->change->on.g;
+    const bool keys = edit_keys_id(g) != edit_keys_id(edit->after);
+    if (keys == edit->done)
+        return 0;
     uint8_t *touched = calloc((size_t)g->n_kv + 1, 1);
     buf_zero(&b, RECORD_HEAD);
-    if (touched && edit_keys_id(g) != edit_keys_id(edit->after))
+    if (touched && keys)
         put_keys(&b, edit, touched);
     put_tensors(&b, edit);
     free(touched);
@@ -541,20 +502,6 @@ int history_append(struct history *h, const struct history_edit *edit, struct er
     int r = record(h, dir, edit, &b, e);
     sys_close(h->sys, &dir);
     return r;
-}
-
-void history_end(struct history *h, bool done, int64_t now)
-{
-    struct stat st;
-    if (h->fd < 0)
-        return;
-    if (done)
-        h->ended = now;
-    else if (h->sys->fstat(h->sys, h->fd, &st) == 0 && (uint64_t)st.st_size == h->end)
-        (void)h->sys->ftruncate(h->sys, h->fd, h->at);
-    sys_close(h->sys, &h->fd);
-    if (done && h->full)
-        (void)drop(h, false, NULL);
 }
 
 /* ---- the states ---- */

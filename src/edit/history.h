@@ -5,7 +5,7 @@
  *
  *     r = history_open(&h, &sys_libc, NULL, "/real/path/m.gguf", HISTORY_KEEP, &e);
  *     r = history_append(&h, &edit, &e);                   before the commit
- *     history_end(&h, landed, now);                        after it
+ *     if (done) h.ended = now;                             after it
  *     r = history_text(&h, edit_keys_id(keys), &text, &e);
  *     r = history_pick(&h, 0, keys, &pick, &e);            then edit_restore(&change, pick.keys, &e)
  *
@@ -29,16 +29,16 @@
  * before its first record.
  *
  * Invariants:
- *  H1. A record is durable before its edit is written, and is cut off if the edit fails. If the
- *      process dies in between, the last record's `before` is the id of the keys in the file: the
- *      edit was never done, and the record is passed over and later cut off.
+ *  H1. A record is durable before its edit is written. If the edit fails, or the process dies in
+ *      between, the last record's `before` is the id of the keys in the file: the edit was never
+ *      done, and the record is passed over and replaced by the next one.
  *  H2. The numbers of states increase. A number that has been shown is never used again.
  *  H3. A model keeps its last `keep` records, and at most HISTORY_BYTES: the oldest are dropped
- *      first, but never the last. `dropped` is the state of the last dropped record, `forgotten`
+ *      when a new one is made, which always stays. `dropped` is the state of the last dropped record, `forgotten`
  *      that of the last forgotten one.
  *  H4. Only directories and regular files with a single name are used, and only if they belong to
  *      this process's user. Links are followed only in the state directory's own path.
- *  H5. Files are changed under the directory's lock, and replaced as a whole or appended to.
+ *  H5. Files are replaced as a whole, under the directory's lock.
  *
  * Nothing in the file is trusted. Keys are restored only if their id is the recorded one. Whatever
  * follows the last valid record is not used. A file with another head is replaced.
@@ -62,14 +62,10 @@ struct history {
     const struct sys *sys;
     char *home, *model; /* owned: the state directory (NULL: there is none) and the model's path */
     size_t keep;
-    int64_t ended; /* the end of the last edit that was recorded here; 0: none yet */
-    /* Between history_append() and history_end(): */
-    int fd; /* owned: the file; -1: nothing was appended */
-    uint64_t at, end;
-    bool full; /* the file exceeds a limit */
+    int64_t ended; /* the caller's: the end of the last edit, in seconds since 1970; 0: none yet */
 };
 
-#define HISTORY_INIT ((struct history){.fd = -1})
+#define HISTORY_INIT ((struct history){0})
 
 /*
  * Open the history of a model, without accessing the disk yet. home: the state directory; NULL:
@@ -82,26 +78,23 @@ void history_close(struct history *h);
 
 /* ---- recording edits ---- */
 
-/* An edit that is about to be written. */
+/* An edit that is about to be written, or has just been. */
 struct history_edit {
     /* values and contents may have been dropped; the names remain */
     const struct edit_change *change;
     const struct gguf *after; /* the planned model */
     uint64_t restored;        /* for an undo, the state that it restores; else 0 */
     int64_t now;              /* seconds since 1970 */
+    bool done;                /* it is in the file, or in its journal */
 };
 
 /*
- * Append an edit's record and sync it. Does nothing if the edit changes neither keys nor tensors.
+ * Append an edit's record and sync it. Call before and after an edit is written: it does nothing
+ * before one that changes no keys, and after one that does.
  * Returns 0; or -EPERM, -EAGAIN (another process holds the lock), -ENOENT (no state directory) or
  * -errno, and the edit will have no record.
  */
-int history_append(struct history *h, const struct history_edit *edit, struct err *e);
-/*
- * End what history_append() began, even if it failed. done: the edit is in the file or in its
- * journal; else its record is cut off.
- */
-void history_end(struct history *h, bool done, int64_t now);
+int history_append(const struct history *h, const struct history_edit *edit, struct err *e);
 
 /* ---- for users ---- */
 

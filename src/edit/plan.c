@@ -136,35 +136,28 @@ static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret
 }
 
 /*
- * Finds where the data must begin, modulo the block, so that most old bytes can be cloned. Without
- * old bytes this is where it begins now. Returns 0 or -ENOMEM.
+ * Returns where the data must begin, modulo the block, so that the longest run of old bytes can be
+ * cloned. Without old bytes this is where it begins now.
  */
-static int find_phase(const struct layout *d, uint64_t *ret)
+static uint64_t find_phase(const struct layout *d)
 {
     const uint64_t block = d->p->block, align = d->alignment;
-    *ret = d->g->data_off & (block - 1) & ~(align - 1);
-    if (align >= block)
-        return 0;
-    /* number of old bytes that can be cloned, for each multiple of the alignment */
-    uint64_t at = 0, *weight = calloc(block / align, sizeof(*weight));
-    if (!weight)
-        return -ENOMEM;
-    for (size_t i = 0; i < d->n; i++) {
+    uint64_t ret = d->g->data_off & (block - 1) & ~(align - 1), at = 0, run = 0, longest = 0;
+    for (size_t i = 0, last = 0; i < d->n && align < block; i++) {
         const struct edit_tensor *t = &d->info[i];
         uint64_t kept = info_size(d, t); /* number of its old bytes */
         for (size_t k = 0; t->content && k < t->content->n; k++)
             kept -= t->content->piece[k].len;
         const uint64_t shift = kept ? d->g->tensor[t->old].off - at : 0;
-        if (shift % align == 0) {
-            const uint64_t phase = shift & (block - 1);
-            weight[phase / align] += kept;
-            if (weight[phase / align] > weight[*ret / align])
-                *ret = phase;
+        if (kept && shift % align == 0) {
+            run = (shift & (block - 1)) == last ? run + kept : kept;
+            last = shift & (block - 1);
+            ret = run > longest ? last : ret;
+            longest = max_u64(longest, run);
         }
         at = round_up(at + info_size(d, t), align);
     }
-    free(weight);
-    return 0;
+    return ret;
 }
 
 /*
@@ -199,18 +192,14 @@ static void move_data(struct layout *d, uint64_t phase)
     (void)fit_reserve(d, at, &d->reserve);
 }
 
-/* Sets p->block, has_reserve, reserve and data_off. Returns 0 or -ENOMEM. */
-static int lay_data(struct layout *d)
+/* Sets p->block, has_reserve, reserve and data_off. */
+static void lay_data(struct layout *d)
 {
-    uint64_t phase;
     d->p->block = edit_block(d->o);
     d->data_off = d->n ? round_up(d->bare, d->alignment) : d->bare;
-    if (!reserve_in_use(d))
-        return 0;
-    int r = find_phase(d, &phase);
-    if (r == 0 && !keep_data_off(d, phase))
+    const uint64_t phase = find_phase(d);
+    if (reserve_in_use(d) && !keep_data_off(d, phase))
         move_data(d, phase);
-    return r;
 }
 
 static void put_reserve(struct buf *b, const struct layout *d)
@@ -425,10 +414,8 @@ static int check(struct layout *d, struct err *e)
 static int make_plan(struct layout *d, const struct edit_change *c, struct err *e)
 {
     d->p->old_size = d->g->file_size;
-    int r = lay_data(d);
-    if (r < 0)
-        return err_set(e, r, "no memory for %zu tensors", d->n);
-    r = make_head(d, c, e);
+    lay_data(d);
+    int r = make_head(d, c, e);
     if (r < 0)
         return r;
     r = make_image(d);

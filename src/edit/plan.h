@@ -32,10 +32,10 @@
  *  R1. The data offset stays unchanged, so that only the header differs. If not even an empty
  *      reserve fits before the data, there is none. With EDIT_COPY, R1 is used only if at least
  *      half of the requested spaces are left.
- *  R2. There are at least the requested number of spaces, and as much data as possible moves by a
+ *  R2. There are at least the requested number of spaces, and the longest run of data moves by a
  *      multiple of the file system's block, so that it can be cloned. If no tensor is added,
- *      removed or resized, all of the data moves this way. R1 is not used if less data could then
- *      be cloned.
+ *      removed or resized, all of the data moves this way. R1 is not used if that run could then
+ *      not be cloned.
  * With either rule the header ends a few bytes before the data rather than exactly where it begins,
  * because readers differ in whether they skip a whole alignment there.
  */

@@ -290,17 +290,21 @@ static struct store *store_written(struct live *l, struct snapshot *g, const str
     return s;
 }
 
-/* Record what takes the edit back. If that is not possible, log it, but not again until the next
- * success. */
-static void put_on_record(struct live *l, const struct snapshot *g)
+/* Record what takes the edit back, before and after it is written. If that is not possible, log it
+ * once. */
+static void put_on_record(struct live *l, const struct snapshot *g, bool done)
 {
-    const struct history_edit edit = {&l->pending, snapshot_own(g), l->restores,
-                                      when_date().tv_sec};
+    const struct history_edit edit = {&l->pending, snapshot_own(g), l->restores, when_date().tv_sec,
+                                      done};
     struct err e = {0};
+    if (!l->history)
+        return;
+    if (done)
+        l->history->ended = edit.now;
     (void)history_append(l->history, &edit, &e);
     if (e.code && !l->unrecorded)
         live_log(l, LOG_WARNING, "history: the keys before this edit are not kept: %s", e.msg);
-    l->unrecorded = e.code;
+    l->unrecorded |= e.code != 0;
 }
 
 /* Write the plan, whose state is g. Call without the lock. Gives g the new store, unless readers
@@ -313,11 +317,10 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
     a->tried = true;
     a->begun = when_ms();
     a->result = (struct edit_result){.old_fd = -1};
-    if (l->history)
-        put_on_record(l, g->snap);
+    put_on_record(l, g->snap, false);
     int r = edit_commit(l->file, &a->p, &l->opt.edit, &hooks, &a->result, e);
-    if (l->history)
-        history_end(l->history, r == 0 || a->result.unfinished, when_date().tv_sec);
+    if (r == 0 || a->result.unfinished)
+        put_on_record(l, g->snap, true);
     const bool replaced = a->result.old_fd >= 0;
     if (replaced)
         (void)close(a->result.old_fd);

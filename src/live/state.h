@@ -129,7 +129,7 @@ struct live {
     struct edit_file *file;  /* not owned; the worker's */
     struct history
         *history;      /* not owned; set at the start; NULL: no history is kept. The worker's */
-    bool unrecorded;   /* the last edit could not be recorded, which was logged */
+    bool unrecorded;   /* an edit could not be recorded, which was logged */
     uint64_t restores; /* for an undo, the state that it restores; else 0 */
     struct lock lock;  /* taken before the lock of `newest` */
 

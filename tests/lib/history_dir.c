@@ -98,7 +98,7 @@ int save(struct history *h, const struct gguf *before, const struct gguf *after,
          uint64_t restored, struct err *e)
 {
     int r = begin_save(h, before, after, now, restored, e);
-    history_end(h, true, now);
+    h->ended = now;
     return r;
 }
 
@@ -108,7 +108,7 @@ int begin_save(struct history *h, const struct gguf *before, const struct gguf *
     CLEANUP(edit_change_free) struct edit_change c;
     edit_change_init(&c, &(struct edit_base){.g = before});
     CU_ASSERT_EQUAL_FATAL(edit_restore(&c, after, NULL), 0);
-    const struct history_edit edit = {&c, after, restored, now};
+    const struct history_edit edit = {&c, after, restored, now, false};
     return history_append(h, &edit, e);
 }
 

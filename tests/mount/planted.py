@@ -18,7 +18,7 @@ LEFTOVER = '.model.gguf.ggufs-abc123'
 
 
 def file(name):
-    mountlib.put(name, b'GGUFSJN3' + bytes(200))
+    mountlib.put(name, b'GGUFSJN4' + bytes(200))
 
 
 def closed(name):
@@ -80,7 +80,7 @@ class Recovered(unittest.TestCase):
     def test_said(self):
         """--recover and a mount say what they undid or removed."""
         model = mountlib.put('model.gguf', samples.editable())
-        for name, data in (JOURNAL, b'GGUFSJN3'), (LEFTOVER, samples.editable()):
+        for name, data in (JOURNAL, b'GGUFSJN4'), (LEFTOVER, samples.editable()):
             left = mountlib.put(name, data)
             done = run(mountlib.GGUFS, '--recover', model)
             self.assertEqual((done.returncode, done.err, os.path.exists(left)), (0, '', False))
@@ -98,7 +98,7 @@ class Recovered(unittest.TestCase):
         folder of models; --recover is named."""
         model = mountlib.put('half/model.gguf', samples.editable())
         other = mountlib.put('half/other.gguf', samples.editable())
-        journal = mountlib.put('half/' + JOURNAL, b'GGUFSJN3')
+        journal = mountlib.put('half/' + JOURNAL, b'GGUFSJN4')
         at = mountlib.path('at')
         os.makedirs(at, exist_ok=True)
         for arguments in (['--info', model], ['--check', model], ['--diff', model, other],
@@ -110,6 +110,6 @@ class Recovered(unittest.TestCase):
             self.assertIn(b'--recover', mountlib.get(os.path.join(at, 'model.gguf', 'error')))
             self.assertEqual(editlib.read(os.path.join(at, 'other.gguf'), 'general.name'),
                              editlib.read(os.path.join(at, 'other.gguf'), 'general.name'))
-        self.assertEqual(mountlib.get(journal), b'GGUFSJN3')
+        self.assertEqual(mountlib.get(journal), b'GGUFSJN4')
         self.assertEqual(run(mountlib.GGUFS, '--recover', model).returncode, 0)
         self.assertEqual(run(mountlib.GGUFS, '--info', model).returncode, 0)

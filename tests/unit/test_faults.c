@@ -102,9 +102,9 @@ static int run(struct trial *t, struct faultsys *fs, struct edit_file *f, struct
         return commit(f, &t->d, res, e);
     CU_ASSERT_EQUAL_FATAL(edit_restore(&c, t->d.p.next, NULL), 0);
     t->home.h.sys = &fs->sys;
-    (void)history_append(&t->home.h, &(struct history_edit){&c, t->d.p.next, 0, now}, NULL);
+    (void)history_append(&t->home.h, &(struct history_edit){&c, t->d.p.next, 0, now, false}, NULL);
     int r = commit(f, &t->d, res, e);
-    history_end(&t->home.h, r == 0 || res->unfinished, now);
+    t->home.h.ended = r == 0 || res->unfinished ? now : t->home.h.ended;
     t->home.h.sys = calm();
     return r;
 }
