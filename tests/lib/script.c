@@ -252,7 +252,7 @@ static void run_in(const struct script *s, const char *mode)
         CU_ASSERT_EQUAL(nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static void run_script(const struct script *s)
+static void run_in_modes(const struct script *s)
 {
     static const char *const modes[] = {"auto", "close", "sync"};
     bool some = false;
@@ -262,6 +262,29 @@ static void run_script(const struct script *s)
                 run_in(s, modes[i]);
                 some = true;
             }
+}
+
+/* Write a text with this word for each @. */
+static const char *with_word(struct buf *out, const char *text, const char *word, size_t n)
+{
+    for (; text && *text; text++)
+        buf_add(out, *text == '@' ? word : text, *text == '@' ? n : 1);
+    buf_char(out, '\0');
+    return text ? buf_text(out) : NULL;
+}
+
+static void run_script(const struct script *s)
+{
+    for (const char *word = s->each, *end; word; word = *end ? end + 1 : NULL) {
+        CLEANUP(buf_free) struct buf ops = BUF_INIT, saved = BUF_INIT;
+        struct script one = *s;
+        end = strchrnul(word, '|');
+        one.ops = with_word(&ops, s->ops, word, (size_t)(end - word));
+        one.saved = with_word(&saved, s->saved, word, (size_t)(end - word));
+        run_in_modes(&one);
+    }
+    if (!s->each)
+        run_in_modes(s);
 }
 
 /* ---- a test for each script ---- */

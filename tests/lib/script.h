@@ -104,8 +104,10 @@ struct script {
     const char *ops;
     const char
         *saved; /* expected keys, as for `file`, or tensors, as for `tfile`; NULL: unchanged */
+    const char
+        *each; /* if not NULL: words, separated by '|', that take the place of each @ in turn */
 };
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* of saved */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* of the last two */
 
 #define A_NAME "a.name:string=one "
 #define A_COUNT "a.count:u32=7 "

@@ -10,6 +10,8 @@
 
 #define BYTES_60 "012345678901234567890123456789012345678901234567890123456789"
 
+/* How a write that is held ends. */
+#define GOES_OR_FAILS "go; wait|go EIO; wait =EIO"
 /* A new tensor whose next write is held. */
 #define MAKES "mkdir /n; put /n/type I8; put /n/shape 3; put /n/raw abc; hold; "
 
@@ -83,33 +85,19 @@ static const struct script scripts[] = {
      "hold; open X /a/raw w; write X X; & flush X; held; open T /c/type w trunc; write T F32;"
      "& flush T; hurry; go; wait; wait =EINTR; release T; release X; text /c/type 'I8\n'",
      "a:I8:8=Xbcdefgh " B C},
-    {"a new tensor is removed while it is written", "tensors close",
-     MAKES "& fsync; held; rmdir /n; gone /n; go; wait; gone /n; fsync"},
-    {"a new tensor is removed while it is written, and that fails", "tensors close",
-     MAKES "& fsync; held; rmdir /n; gone /n; go EIO; wait =EIO; gone /n; fsync"},
-    {"a new tensor is renamed while it is written", "tensors close",
-     MAKES "& fsync; held; & mv /n /k; go; wait; wait; gone /n; list / 'a b c z k'; fsync",
-     A B C "k:I8:3=abc "},
-    {"a new tensor is renamed while it is written, and that fails", "tensors close",
-     MAKES "& fsync; held; & mv /n /k; go EIO; wait =EIO; wait; list / 'a b c z k'; fsync",
-     A B C "k:I8:3=abc "},
-    {"a new tensor is written while it is added", "tensors close",
-     MAKES "& fsync; held; open B /n/raw w; write B xyz; & flush B; release B; go; wait; wait;"
+    {"a new tensor is removed while it is written, or that fails", "tensors close",
+     MAKES "& fsync; held; rmdir /n; gone /n; @; gone /n; fsync", NULL, GOES_OR_FAILS},
+    {"a new tensor is renamed while it is written, or that fails", "tensors close",
+     MAKES "& fsync; held; & mv /n /k; @; wait; gone /n; list / 'a b c z k'; fsync",
+     A B C "k:I8:3=abc ", GOES_OR_FAILS},
+    {"a new tensor is written while it is added, or that fails", "tensors close",
+     MAKES "& fsync; held; open B /n/raw w; write B xyz; & flush B; release B; @; wait;"
            "text /n/raw xyz; fsync",
-     A B C "n:I8:3=xyz "},
-    {"a new tensor is written while it is added, and that fails", "tensors close",
-     MAKES
-     "& fsync; held; open B /n/raw w; write B xyz; & flush B; release B; go EIO; wait =EIO; wait;"
-     "text /n/raw xyz; fsync",
-     A B C "n:I8:3=xyz "},
-    {"a new tensor gets another shape while it is added", "tensors close",
-     MAKES "& fsync; held; open S /n/shape w trunc; write S '3 1'; & flush S; release S; go; wait;"
-           "wait; fsync; text /n/shape '3 1\n'",
-     A B C "n:I8:3x1=abc "},
-    {"a new tensor gets another shape while it is added, and that fails", "tensors close",
-     MAKES "& fsync; held; open S /n/shape w trunc; write S '3 1'; & flush S; release S; go EIO;"
-           "wait =EIO; wait; fsync; text /n/shape '3 1\n'",
-     A B C "n:I8:3x1=abc "},
+     A B C "n:I8:3=xyz ", GOES_OR_FAILS},
+    {"a new tensor gets another shape while it is added, or that fails", "tensors close",
+     MAKES "& fsync; held; open S /n/shape w trunc; write S '3 1'; & flush S; release S; @; wait;"
+           "fsync; text /n/shape '3 1\n'",
+     A B C "n:I8:3x1=abc ", GOES_OR_FAILS},
     {"two programs write one view, each at its own offset", "tensors",
      "open A /a/raw rw; open B /a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
