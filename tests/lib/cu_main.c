@@ -5,6 +5,8 @@
 #include <CUnit/Basic.h>
 #include <dirent.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,6 +70,16 @@ pid_t cu_fork(void)
     while (threads() > threads_before + (__tsan_init ? 1 : 0))
         (void)sched_yield();
     return fork();
+}
+
+void cu_says(bool good, unsigned line, const char *text, const char *file, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (!good && putchar('\n') && vprintf(fmt, ap))
+        (void)putchar('\n');
+    va_end(ap);
+    (void)CU_assertImplementation(good, line, text, file, "", CU_FALSE);
 }
 
 void free_it(void *p)

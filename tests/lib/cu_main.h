@@ -10,6 +10,7 @@
 #define TESTS_LIB_CU_MAIN_H
 
 #include <CUnit/CUnit.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Append a test to a table of `size` rows, whose last one stays empty. */
@@ -22,6 +23,11 @@ int cu_run(const char *suite, CU_TestInfo *tests);
  * any function; if it has more, only those allowed in a signal handler. The call first waits for
  * the test's threads to exit, so the caller must already have asked them to end. */
 pid_t cu_fork(void);
+
+/* Assert that something holds; if it does not, print a line, as printf(3) does. */
+#define CU_SAYS(good, ...) cu_says((good), __LINE__, #good, __FILE__, __VA_ARGS__)
+void cu_says(bool good, unsigned line, const char *text, const char *file, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* CLEANUP(free_it) char *p: frees it. */
 void free_it(void *p);

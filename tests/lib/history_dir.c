@@ -3,7 +3,6 @@
 #include "history_dir.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,26 +15,15 @@
 
 void home_setup(struct home *x)
 {
-    const char *memory = access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
-    (void)snprintf(x->path, sizeof(x->path), "%s/ggufs-home-XXXXXX", memory);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(x->path));
-    x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    make_folder(x->path, &x->dir, in_memory());
     CU_ASSERT_EQUAL_FATAL(open_history(x, &x->h, "/models/m.gguf", HISTORY_KEEP), 0);
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
 }
 
 void home_teardown(struct home *x)
 {
     history_close(&x->h);
     (void)close(x->dir);
-    CU_ASSERT_EQUAL(nftw(x->path, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    remove_tree(x->path);
 }
 
 int open_history(const struct home *x, struct history *h, const char *model, size_t keep)
@@ -45,20 +33,10 @@ int open_history(const struct home *x, struct history *h, const char *model, siz
     return history_open(h, calm(), state, model, keep, NULL);
 }
 
-static int count_one(void *arg, const char *name)
-{
-    (void)name;
-    ++*(unsigned *)arg;
-    return 0;
-}
-
 unsigned home_files(const struct home *x)
 {
-    unsigned n = 0;
     int dir = openat(x->dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
-        return 0;
-    (void)sys_libc.list(&sys_libc, dir, count_one, &n);
+    unsigned n = dir < 0 ? 0 : files_in(dir);
     (void)close(dir);
     return n;
 }

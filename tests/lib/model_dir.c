@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,24 +42,23 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
 
 /* ---- a model file in its own directory ---- */
 
-/* Return a directory in memory, if possible, because some tests make thousands of models. */
-static const char *memory(void)
+const char *in_memory(void)
 {
     return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
-static void make_place_in(struct place *p, const char *root, const struct content *i)
+void make_folder(char path[64], int *dir, const char *root)
 {
-    (void)snprintf(p->folder, sizeof(p->folder), "%s/ggufs-test-XXXXXX", root);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
-    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
-    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    put_file(p->dir, NAME, i->bytes, i->n);
+    (void)snprintf(path, 64, "%s/ggufs-test-XXXXXX", root);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(path));
+    *dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 void make_place(struct place *p, const struct content *i)
 {
-    make_place_in(p, memory(), i);
+    make_folder(p->folder, &p->dir, in_memory());
+    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
+    put_file(p->dir, NAME, i->bytes, i->n);
 }
 
 struct place place_of(struct build *b)
@@ -74,74 +74,43 @@ struct place place_of(struct build *b)
 static int count_one(void *arg, const char *name)
 {
     (void)name;
-    ++*(int *)arg;
+    ++*(unsigned *)arg;
     return 0;
 }
 
-static int remove_one(void *arg, const char *name)
+unsigned files_in(int dir)
 {
-    int dir = *(int *)arg;
-    if (unlinkat(dir, name, 0) < 0)
-        CU_ASSERT_EQUAL(unlinkat(dir, name, AT_REMOVEDIR), 0);
-    return 0;
-}
-
-int files_in(const struct place *p)
-{
-    int seen = 0;
-    (void)sys_libc.list(&sys_libc, p->dir, count_one, &seen);
+    unsigned seen = 0;
+    (void)sys_libc.list(&sys_libc, dir, count_one, &seen);
     return seen;
 }
 
-static void drop_folder(int dir, const char *path)
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
-    (void)sys_libc.list(&sys_libc, dir, remove_one, &dir);
-    CU_ASSERT_EQUAL(rmdir(path), 0);
-    (void)close(dir);
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+void remove_tree(const char *path)
+{
+    CU_ASSERT_EQUAL(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 void drop_place(struct place *p)
 {
-    drop_folder(p->dir, p->folder);
+    remove_tree(p->folder);
+    (void)close(p->dir);
 }
 
-struct content file_now(const struct place *p)
+bool file_has(int dir, const char *name, const void *bytes, size_t n)
 {
-    struct content i;
-    i.bytes = get_file(p->dir, NAME, &i.n);
-    return i;
-}
-
-struct content as_shown(const struct content *file)
-{
-    struct gguf *g = gguf_in(file->bytes, file->n);
-    struct content ret = {malloc(file->n), file->n};
-    memcpy(ret.bytes, file->bytes, file->n);
-    uint32_t i = gguf_find_key(g, KEY_RESERVE, strlen(KEY_RESERVE));
-    if (i != UINT32_MAX) {
-        uint64_t rest = g->head_len - g->kv[i].end, at = g->kv[i].off + rest, data = 0;
-        CU_ASSERT_TRUE_FATAL(align_u64(at, g->alignment, &data));
-        put_uint(ret.bytes + 16, g->n_kv - 1, 8, g->fmt.big);
-        memcpy(ret.bytes + g->kv[i].off, file->bytes + g->kv[i].end, rest);
-        memset(ret.bytes + at, 0, data - at);
-        ret.n = data + (file->n - g->data_off);
-        memcpy(ret.bytes + data, file->bytes + g->data_off, file->n - g->data_off);
-    }
-    gguf_free(g);
-    return ret;
-}
-
-bool same(const struct content *a, const struct content *b)
-{
-    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
-}
-
-bool file_is(const struct place *p, const struct content *want)
-{
-    struct content now = file_now(p);
-    bool is = same(&now, want);
-    free(now.bytes);
-    return is;
+    size_t got_n;
+    uint8_t *got = get_file(dir, name, &got_n);
+    bool same = got_n == n && memcmp(got, bytes, n) == 0;
+    free(got);
+    return same;
 }
 
 /* ---- a given model, and edits of it ---- */
@@ -169,46 +138,32 @@ static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
     return build_finish(&b, n);
 }
 
-static void setup_model(struct fixture *x, const char *root, uint8_t pad_byte, unsigned what)
+static struct fixture setup_model(const char *root, uint8_t pad_byte, unsigned what)
 {
-    struct place p;
-    x->old = make_model(pad_byte, what, &x->old_n);
-    make_place_in(&p, root, &(struct content){x->old, x->old_n});
-    memcpy(x->path, p.folder, sizeof(x->path));
-    x->dir = p.dir;
-    x->g = gguf_in(x->old, x->old_n);
+    struct fixture x = {.old = NULL};
+    x.old = make_model(pad_byte, what, &x.old_n);
+    make_folder(x.path, &x.dir, root);
+    put_file(x.dir, NAME, x.old, x.old_n);
+    x.g = gguf_in(x.old, x.old_n);
+    return x;
 }
 
-void setup_at(struct fixture *x, const char *root, uint8_t pad_byte)
+struct fixture setup_tensors(unsigned what, uint8_t pad_byte)
 {
-    setup_model(x, root, pad_byte, 0);
+    return setup_model(in_memory(), pad_byte, what);
 }
 
-void setup_with(struct fixture *x, uint8_t pad_byte)
+struct fixture setup(void)
 {
-    setup_at(x, memory(), pad_byte);
-}
-
-void setup_tensors(struct fixture *x, unsigned what, uint8_t pad_byte)
-{
-    setup_model(x, memory(), pad_byte, what);
-}
-
-void setup(struct fixture *x)
-{
-    setup_at(x, "/tmp", 0);
+    return setup_model("/tmp", 0, 0);
 }
 
 void teardown(struct fixture *x)
 {
-    drop_folder(x->dir, x->path);
+    remove_tree(x->path);
+    (void)close(x->dir);
     gguf_free(x->g);
     free(x->old);
-}
-
-unsigned files(const struct fixture *x)
-{
-    return (unsigned)files_in(&(struct place){.dir = x->dir});
 }
 
 /* Complete the plan, and build the file that it must produce. */
@@ -295,23 +250,14 @@ struct edit_file open_model(const struct fixture *x, const struct sys *sys)
     return f;
 }
 
-bool model_is(const struct fixture *x, const uint8_t *bytes, size_t n)
-{
-    size_t got_n;
-    uint8_t *got = get_file(x->dir, NAME, &got_n);
-    bool same = got_n == n && memcmp(got, bytes, n) == 0;
-    free(got);
-    return same;
-}
-
 bool is_old(const struct fixture *x)
 {
-    return model_is(x, x->old, x->old_n);
+    return file_has(x->dir, NAME, x->old, x->old_n);
 }
 
 bool is_new(const struct fixture *x, const struct edit *d)
 {
-    return model_is(x, d->image, (size_t)d->p.image->size);
+    return file_has(x->dir, NAME, d->image, (size_t)d->p.image->size);
 }
 
 int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, struct err *e)
@@ -370,34 +316,24 @@ void check_next(struct fixture *x, struct edit_file *f)
     make_edit(&d, g, now, n, EDIT_COPY, 'z', 55);
     f->sys = calm();
     int r = commit(f, &d, &res, &e);
-    if (r < 0)
-        (void)printf("\nnext edit: %s\n", e.msg);
-    CU_ASSERT_EQUAL(r, 0);
+    CU_SAYS(r == 0, "next edit: %s\n", e.msg);
     CU_ASSERT_TRUE(is_new(x, &d));
     CU_ASSERT_TRUE(is_locked(x));
-    CU_ASSERT_EQUAL(files(x), 1);
+    CU_ASSERT_EQUAL(files_in(x->dir), 1);
 }
 
 void scene_begin(struct scene *s, enum edit_strategy how, size_t n)
 {
-    scene_begin_at(s, memory(), how, n);
+    scene_begin_at(s, in_memory(), how, n);
 }
 
 void scene_begin_at(struct scene *s, const char *root, enum edit_strategy how, size_t n)
 {
     *s = (struct scene){0};
-    setup_at(&s->x, root, 0);
+    s->x = setup_model(root, 0, 0);
     faultsys_init(&s->fs, FAULT_NONE, 0, 0);
     make_edit(&s->d, s->x.g, s->x.old, s->x.old_n, how, 'n', n);
     s->f = open_model(&s->x, &s->fs.sys);
-}
-
-void scene_plan(struct scene *s, const struct edit_change *c)
-{
-    struct edit_options o = s->d.o;
-    edit_done(&s->d);
-    finish(&s->d, c, s->x.old, s->x.old_n, o.strategy);
-    s->d.o = o;
 }
 
 int scene_commit(struct scene *s)

@@ -2,9 +2,8 @@
 /*
  * A directory with a model, and edits to the model, for tests of what edits do to files.
  *
- *     struct fixture x;
+ *     CLEANUP(teardown) struct fixture x = setup();
  *     struct edit d;
- *     setup(&x);
  *     make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 100);
  *     struct edit_file f = open_model(&x, &fs.sys);
  *     r = commit(&f, &d, &result, &e);
@@ -42,15 +41,19 @@ void make_place(struct place *p, const struct content *i);
 struct place place_of(struct build *b);
 void drop_place(struct place *p);
 
-/* Return the number of files in the directory. */
-int files_in(const struct place *p);
-/* Return the model's current bytes, which the caller frees. */
-struct content file_now(const struct place *p);
-/* Return the bytes that model.gguf shows for this file, which omit the reserve. The caller frees
- * them. */
-struct content as_shown(const struct content *file);
-bool same(const struct content *a, const struct content *b);
-bool file_is(const struct place *p, const struct content *want);
+/* Make a directory in another one, and open it. */
+void make_folder(char path[64], int *dir, const char *root);
+/* Return where a directory lies in memory, if possible, because some tests make thousands. */
+const char *in_memory(void);
+/* Remove a directory and everything in it. */
+void remove_tree(const char *path);
+
+/* Return the number of files in a directory. */
+unsigned files_in(int dir);
+void put_file(int dir, const char *name, const void *bytes, size_t n);
+uint8_t *get_file(int dir, const char *name, size_t *n);
+/* Return whether the file consists of these bytes. */
+bool file_has(int dir, const char *name, const void *bytes, size_t n);
 
 /* ---- a given model, and edits of it ---- */
 
@@ -62,18 +65,10 @@ struct fixture {
     struct gguf *g;
 };
 
-/* Make the directory in /tmp or under `root`. setup_with() makes it in memory if possible;
- * setup_tensors() prepares make_tensor_edit() with `what`. */
-void setup(struct fixture *x);
-void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
-void setup_with(struct fixture *x, uint8_t pad_byte);
-void setup_tensors(struct fixture *x, unsigned what, uint8_t pad_byte);
+/* Make the directory in /tmp; in memory if possible, to prepare make_tensor_edit() with `what`. */
+struct fixture setup(void);
+struct fixture setup_tensors(unsigned what, uint8_t pad_byte);
 void teardown(struct fixture *x);
-
-void put_file(int dir, const char *name, const void *bytes, size_t n);
-uint8_t *get_file(int dir, const char *name, size_t *n);
-/* Return the number of files in the directory. */
-unsigned files(const struct fixture *x);
 
 /* An edit to the model that sets its key `text` to a letter repeated n times. */
 struct edit {
@@ -107,7 +102,6 @@ const struct sys *calm(void);
 /* Call edit_commit(), and close the old descriptor. */
 int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, struct err *e);
 
-bool model_is(const struct fixture *x, const uint8_t *bytes, size_t n);
 bool is_old(const struct fixture *x);
 bool is_new(const struct fixture *x, const struct edit *d);
 /* True if any process holds the model's lock. */
@@ -129,8 +123,6 @@ struct scene {
 /* The edit sets `text` to n letters. scene_begin_at() makes the directory under `root`. */
 void scene_begin(struct scene *s, enum edit_strategy how, size_t n);
 void scene_begin_at(struct scene *s, const char *root, enum edit_strategy how, size_t n);
-/* Plan this change instead. */
-void scene_plan(struct scene *s, const struct edit_change *c);
 /* Commit the edit. An error has a message. */
 int scene_commit(struct scene *s);
 /* Recover the model, as a process that opens it anew. */

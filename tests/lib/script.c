@@ -3,7 +3,6 @@
 #include "script.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,14 +202,6 @@ static void check_end(struct run *r)
     free(now.bytes);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static void run_in(const struct script *s, const char *mode)
 {
     char state[] = "/tmp/ggufs-script-XXXXXX"; /* directory of histories */
@@ -249,7 +240,7 @@ static void run_in(const struct script *s, const char *mode)
     script_calm();
     script_model_drop(&r);
     if (r.opt.history)
-        CU_ASSERT_EQUAL(nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+        remove_tree(state);
 }
 
 static void run_in_modes(const struct script *s)

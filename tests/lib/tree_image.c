@@ -68,7 +68,7 @@ struct tree *image_tree(const char *path, const struct tree_options *o)
     struct err e = {0};
     int r = tree_open(path, o, &t, &e);
     if (r < 0)
-        (void)printf("\n%s\n", e.msg);
+        (void)puts(e.msg);
     CU_ASSERT_EQUAL_FATAL(r, 0);
     return t;
 }

@@ -113,10 +113,7 @@ TEST("cache sizes of published models equal those computed by hand")
             put(&b, row, &(struct key){"attention.value_length", row->key, 0, 0});
         CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(cache_of(p.g, &c), row->token > 0);
-        CU_ASSERT_EQUAL(c.token, row->token);
-        CU_ASSERT_EQUAL(c.whole, row->whole);
-        if (c.token != row->token || c.whole != row->whole)
-            (void)printf("    %s: %llu, %llu\n", row->arch, (unsigned long long)c.token,
-                         (unsigned long long)c.whole);
+        CU_SAYS(c.token == row->token && c.whole == row->whole, "%s: %llu, %llu", row->arch,
+                (unsigned long long)c.token, (unsigned long long)c.whole);
     }
 }

@@ -244,10 +244,8 @@ static void check(const struct row_of_calls *row, size_t column, int kind)
     int r = row->fn(
         t, column == COUNT(columns) - 1 ? ino_make(NODE_TENSOR, 77, 0) : image_node(&m, on->path),
         name);
-    if (r != want_of(row, column, kind))
-        (void)printf("\n%s '%s' %s of kind %d: %s\n", row->call, on->path, row->name, kind,
-                     strerror(-r));
-    CU_ASSERT_EQUAL(r, want_of(row, column, kind));
+    CU_SAYS(r == want_of(row, column, kind), "%s '%s' %s of kind %d: %s\n", row->call, on->path,
+            row->name, kind, strerror(-r));
     tree_close(other);
     (void)tree_finish(t);
     tree_close(t);

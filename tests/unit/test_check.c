@@ -480,11 +480,8 @@ static void run_row(const struct row *row)
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, row->cut ? GGUF_PARTIAL : 0, &g, NULL), 0);
     struct check_model m = {.g = g, .src = &src, .file = row->file ? row->file : GOOD_NAME};
     CU_ASSERT_EQUAL(check_rules(&m, sink, &told), 0);
-    CU_ASSERT_EQUAL(told.other, 0);
-    CU_ASSERT_EQUAL(told.own > 0, row->rule != NULL);
-    CU_ASSERT_EQUAL(told.worst, row->severity);
-    if (told.other || (told.own > 0) != (row->rule != NULL) || told.worst != row->severity)
-        (void)printf("    row %d (%s)\n", (int)(row - rows), row->rule ? row->rule : "good");
+    CU_SAYS(!told.other && (told.own > 0) == (row->rule != NULL) && told.worst == row->severity,
+            "row %d (%s)", (int)(row - rows), row->rule ? row->rule : "good");
     in_scopes(&m, &told);
 }
 

@@ -33,9 +33,8 @@ static void open_is(const struct fixture *x, const char *name, bool write, int w
 
 TEST("regular files are opened, and others are refused")
 {
-    CLEANUP(teardown) struct fixture x;
+    CLEANUP(teardown) struct fixture x = setup();
     char name[NAME_MAX + 2];
-    setup(&x);
     CU_ASSERT_EQUAL(mkfifoat(x.dir, "fifo", 0600), 0);
     CU_ASSERT_EQUAL(symlinkat(NAME, x.dir, "link"), 0);
     memset(name, 'n', sizeof(name));
@@ -119,11 +118,10 @@ TEST("a model is replaced while it is opened")
     } rows[] = {
         {"flock", replace, 0}, {"flock", remove_model, -ENOENT}, {"openat", put_pipe, -EINVAL}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        CLEANUP(teardown) struct fixture x;
+        CLEANUP(teardown) struct fixture x = setup();
         struct faultsys fs;
         struct edit_file f;
         struct stat st;
-        setup(&x);
         faultsys_init(&fs, FAULT_NONE, 0, 0);
         fs.before = rows[i].before;
         fs.hook = rows[i].hook;
@@ -191,7 +189,7 @@ static void check_stale(const struct intruder *kind, enum edit_strategy how)
         intrude(&in);
     CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
     CU_ASSERT_EQUAL(s.fs.hit, kind->back_fails);
-    CU_ASSERT_EQUAL(files(&s.x), kind->does == REMOVED ? 0 : 1);
+    CU_ASSERT_EQUAL(files_in(s.x.dir), kind->does == REMOVED ? 0 : 1);
     CU_ASSERT_TRUE(kind->does == REMOVED || kind->does == CUT || is_old(&s.x));
     if (kind->does == REPLACED) { /* the other program's file stays */
         CU_ASSERT_EQUAL(fstatat(s.x.dir, NAME, &st, 0), 0);
@@ -275,13 +273,11 @@ static void check_obstacle(const struct obstacle *o)
     CU_ASSERT_EQUAL(mkdirat(s.x.dir, NAME ".d", 0700), 0);
     s.d.o.backup = o->backup && *o->backup == 'L' ? longest : o->backup;
     int r = scene_commit(&s);
-    if (r != o->want)
-        (void)printf("\n%zu: %d, %s\n", (size_t)(o - obstacles), r, s.e.msg);
-    CU_ASSERT_EQUAL(r, o->want);
+    CU_SAYS(r == o->want, "%zu: %d, %s\n", (size_t)(o - obstacles), r, s.e.msg);
     CU_ASSERT_TRUE(!o->says || strstr(s.e.msg, o->says));
     if (!o->no_replace) /* else the new file stays under its own name */
         CU_ASSERT_TRUE(r == 0 ? is_new(&s.x, &s.d) : is_old(&s.x));
-    CU_ASSERT_EQUAL(files(&s.x), 2 + o->link);
+    CU_ASSERT_EQUAL(files_in(s.x.dir), 2 + o->link);
     CU_ASSERT_TRUE(!o->full || r < 0 || s.res.strategy == EDIT_INPLACE);
 }
 
@@ -308,7 +304,7 @@ static bool check_backup(unsigned n, enum edit_strategy how, bool clones)
     bool whole = len == s.x.old_n && memcmp(kept, s.x.old, len) == 0;
     CU_ASSERT_TRUE(r == 0 ? is_new(&s.x, &s.d) : s.fs.hit && is_old(&s.x));
     CU_ASSERT_TRUE(whole || (r < 0 && len == 5 && !s.f.backed));
-    CU_ASSERT_EQUAL(files(&s.x), 2);
+    CU_ASSERT_EQUAL(files_in(s.x.dir), 2);
     /* Only the first edit makes a backup, and needs room for it. */
     if (!s.fs.hit) {
         struct edit_disk disk;
@@ -375,12 +371,10 @@ TEST("missing features of a store are found, and no file is left")
         s.fs.no_replace = w->no_replace;
         s.fs.sticky = w->sticky;
         int r = tries(&s.f, &s.e);
-        if (r != w->result)
-            (void)printf("\n%s: %d, %s\n", w->name, r, s.e.msg);
-        CU_ASSERT_EQUAL(r, w->result);
+        CU_SAYS(r == w->result, "%s: %d, %s\n", w->name, r, s.e.msg);
         CU_ASSERT_TRUE(r == 0 || s.e.code == r);
         CU_ASSERT_EQUAL(s.fs.created, w->created);
-        CU_ASSERT_TRUE(files(&s.x) == 1 && is_old(&s.x) && is_locked(&s.x));
+        CU_ASSERT_TRUE(files_in(s.x.dir) == 1 && is_old(&s.x) && is_locked(&s.x));
     }
 }
 
@@ -393,7 +387,7 @@ static bool try_at(unsigned n, int error, int no_tmpfile)
     s.fs.no_tmpfile = no_tmpfile;
     (void)tries(&s.f, NULL);
     const bool hit = s.fs.hit;
-    CU_ASSERT_TRUE(files(&s.x) == 1 && is_old(&s.x));
+    CU_ASSERT_TRUE(files_in(s.x.dir) == 1 && is_old(&s.x));
     scene_end(&s);
     return hit;
 }
@@ -469,7 +463,7 @@ TEST("an edit is refused if an attribute cannot be kept")
             (void)printf("(no extended attributes here) ");
         else
             CU_ASSERT_EQUAL(scene_commit(&s), codes[i][1]);
-        CU_ASSERT_TRUE(is_old(&s.x) && files(&s.x) == 1);
+        CU_ASSERT_TRUE(is_old(&s.x) && files_in(s.x.dir) == 1);
     }
 }
 
@@ -584,12 +578,10 @@ static void check_visit(enum what does, enum where where)
     s.fs.arg = &v;
     s.fs.no_exchange = where == RENAMED;
     int r = scene_commit(&s), want = expected(does, where);
-    if (r != want)
-        (void)printf("\n%d, %d: %d %s\n", does, where, r, s.e.msg);
-    CU_ASSERT_EQUAL(r, want);
+    CU_SAYS(r == want, "%d, %d: %d %s\n", does, where, r, s.e.msg);
     CU_ASSERT_EQUAL(v.visits, 1);
     CU_ASSERT_TRUE(r < 0 ? is_old(&s.x) : is_new(&s.x, &s.d));
-    CU_ASSERT_EQUAL(files(&s.x), does == LINK ? 2 : 1);
+    CU_ASSERT_EQUAL(files_in(s.x.dir), does == LINK ? 2 : 1);
     if (where == FILLED || where == SYNCED || r < 0)
         check_attributes(&v);
     if (r == -EBUSY) /* the next edit succeeds */
@@ -668,7 +660,7 @@ static void large_commit(struct scene *s, const struct edit_change *c, uint64_t 
     CU_ASSERT_EQUAL(fstat(s->f.fd, &st), 0);
     CU_ASSERT_EQUAL((uint64_t)st.st_size, p.image->size);
     CU_ASSERT_TRUE((uint64_t)st.st_blocks * 512 < LARGE / 4);
-    CU_ASSERT_EQUAL(files(&s->x), 1);
+    CU_ASSERT_EQUAL(files_in(s->x.dir), 1);
 }
 
 /* The tensor `large` ends in a hole; the one after it is removed. */

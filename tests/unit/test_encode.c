@@ -30,10 +30,8 @@ TEST("every kernel set encodes to the golden data")
             const struct golden_encode *g = &golden_encodes[i];
             const struct quant_type *t = &quant_set_at(s)->types[g->id];
             const bool right = t->encode && golden_encode_check(g, t);
-            CU_ASSERT_TRUE(right);
-            if (!right)
-                (void)printf("%s: %s, kind %d, seed %llu\n", quant_set_at(s)->name, t->name,
-                             g->kind, (unsigned long long)g->seed);
+            CU_SAYS(right, "%s: %s, kind %d, seed %llu\n", quant_set_at(s)->name, t->name, g->kind,
+                    (unsigned long long)g->seed);
             ids += s == 0 && (i == 0 || g->id != g[-1].id);
         }
     CU_ASSERT_EQUAL(ids, 20); /* every type with an encoder except F32, F64 and the integers */

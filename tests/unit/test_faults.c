@@ -62,7 +62,7 @@ struct trial {
 static void begin(struct trial *t, const struct way *w)
 {
     *t = (struct trial){.w = w, .joins = (w - ways) % 2};
-    setup_tensors(&t->x, w->tensors, w->pad_byte);
+    t->x = setup_tensors(w->tensors, w->pad_byte);
     if (w->tensors) {
         make_tensor_edit(&t->d, t->x.g, t->x.old, t->x.old_n, w->s, w->tensors);
         return;
@@ -121,9 +121,7 @@ static void check_history(struct trial *t, bool landed, bool failed)
     const struct gguf *want = landed && !t->joins ? t->x.g : t->first;
     int r = history_pick(h, 0, now, &p, NULL);
     bool good = r == 0 ? same_keys(p.keys, want) : r == -ESTALE && landed && failed;
-    if (!good)
-        (void)printf("\n%s: an undo of the %s file: %d\n", t->w->name, landed ? "new" : "old", r);
-    CU_ASSERT_TRUE(good);
+    CU_SAYS(good, "%s: an undo of the %s file: %d\n", t->w->name, landed ? "new" : "old", r);
     history_pick_free(&p);
     CU_ASSERT_EQUAL(save(h, now, next, 2000, 0, NULL), 0);
     CU_ASSERT_EQUAL(history_pick(h, 0, next, &p, NULL), 0);
@@ -177,13 +175,10 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
      * old file. */
     bool kept = w->no_exchange && r < 0 && is_new(&t.x, &t.d);
     bool good = r == 0 ? is_new(&t.x, &t.d) : fs.hit && (kept || is_old(&t.x));
-    if (!good || e.code != r || (r < 0 && !e.msg[0]))
-        (void)printf("\n%s: call %u (%s) fails with %d: returns %d, %s\n", w->name, n, fs.what,
-                     error, r, e.msg);
-    CU_ASSERT_TRUE(good);
+    CU_SAYS(good && e.code == r && (r == 0 || e.msg[0]), "%s: call %u (%s) fails: %d, %s", w->name,
+            n, fs.what, r, e.msg);
     CU_ASSERT_FALSE(fs.loose);
-    CU_ASSERT_EQUAL(e.code, r);
-    CU_ASSERT_TRUE(files(&t.x) == 1 || (r == 0 && fs.hit));
+    CU_ASSERT_TRUE(files_in(t.x.dir) == 1 || (r == 0 && fs.hit));
     CU_ASSERT_TRUE(!kept || strcmp(fs.what, "fsync") == 0);
     const bool hit = fs.hit;
     fs.mode = FAULT_NONE;
@@ -234,7 +229,7 @@ static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct
     CU_ASSERT_EQUAL(commit(f, &next, &res, NULL), 0);
     CU_ASSERT_FALSE(f->unfinished);
     CU_ASSERT_TRUE(is_new(x, &next));
-    CU_ASSERT_EQUAL(files(x), 1);
+    CU_ASSERT_EQUAL(files_in(x->dir), 1);
 }
 
 static unsigned seen_unfinished;
@@ -266,7 +261,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
         f = open_model(&t.x, calm());
         CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
         CU_ASSERT_TRUE(is_new(&t.x, &t.d) || (is_old(&t.x) && !res.unfinished));
-        CU_ASSERT_EQUAL(files(&t.x), 1);
+        CU_ASSERT_EQUAL(files_in(t.x.dir), 1);
         check_next(&t.x, &f);
     }
     edit_file_close(&f);
@@ -294,7 +289,7 @@ TEST("an edit whose header could never be written is not recovered")
     s.fs.frozen = s.f.fd;
     CU_ASSERT_EQUAL(scene_commit(&s), -EPERM);
     CU_ASSERT_TRUE(is_old(&s.x));
-    CU_ASSERT_EQUAL(files(&s.x), 1);
+    CU_ASSERT_EQUAL(files_in(s.x.dir), 1);
     check_next(&s.x, &s.f);
 }
 
@@ -340,15 +335,12 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     int r = edit_recover(&f, &found, &e);
     CU_ASSERT_FALSE(fs.loose);
     bool landed = is_new(&t.x, &t.d), good = landed || is_old(&t.x);
-    if (r < 0 || !good)
-        (void)printf("\n%s: cut at call %u, seed %llu: %s\n", w->name, n, (unsigned long long)seed,
-                     e.msg);
-    CU_ASSERT_EQUAL(r, 0);
-    CU_ASSERT_TRUE(good);
+    CU_SAYS(r == 0 && good, "%s: cut at call %u, seed %llu: %s", w->name, n,
+            (unsigned long long)seed, e.msg);
     CU_ASSERT_TRUE(status == FAULT_EXIT || landed);
     /* If there was nothing to finish, recovery changed nothing; no other file is left. */
     CU_ASSERT_TRUE(found.finished || landed != old_before);
-    CU_ASSERT_EQUAL(files(&t.x), 1);
+    CU_ASSERT_EQUAL(files_in(t.x.dir), 1);
     check_history(&t, landed, false);
     check_next(&t.x, &f);
     edit_file_close(&f);
@@ -405,7 +397,7 @@ static bool cut_pair(const struct way *const way[2], unsigned n, uint64_t seed)
     struct edit d[2];
     struct edit_recovered found;
     struct err e = {0};
-    setup_with(&x, 0);
+    x = setup_tensors(0, 0);
     make_edit(&d[0], x.g, x.old, x.old_n, way[0]->s, 'n', 100);
     make_edit(&d[1], d[0].p.next, d[0].image, (size_t)d[0].p.image->size, way[1]->s, 'm', 100);
     int *acked = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -419,10 +411,8 @@ static bool cut_pair(const struct way *const way[2], unsigned n, uint64_t seed)
     bool good =
         r == 0 && *acked >= 0 &&
         ((*acked == 0 && is_old(&x)) || (*acked <= 1 && is_new(&x, &d[0])) || is_new(&x, &d[1]));
-    if (!good)
-        (void)printf("\n%s, %s, %d done: %d, %s\n", way[0]->name, way[1]->name, *acked, r, e.msg);
-    CU_ASSERT_TRUE(good);
-    CU_ASSERT_EQUAL(files(&x), 1);
+    CU_SAYS(good, "%s, %s, %d done: %d, %s\n", way[0]->name, way[1]->name, *acked, r, e.msg);
+    CU_ASSERT_EQUAL(files_in(x.dir), 1);
     check_next(&x, &f);
     edit_file_close(&f);
     (void)munmap(acked, sizeof(int));

@@ -32,7 +32,7 @@ struct work {
 
 static void begin(struct work *w, unsigned what)
 {
-    setup_tensors(&w->x, what, 0);
+    w->x = setup_tensors(what, 0);
     make_tensor_edit(&w->d, w->x.g, w->x.old, w->x.old_n, EDIT_INPLACE, what);
     CU_ASSERT_TRUE_FATAL(w->d.p.inplace && w->d.p.changed);
     struct edit_file f = open_model(&w->x, calm());
@@ -100,7 +100,7 @@ TEST("a truncated or damaged journal is not applied")
         CU_ASSERT_TRUE(r == 0 || r == -ESTALE);
         CU_ASSERT_TRUE(is_old(&w.x) || (r == 0 && found.finished && is_new(&w.x, &w.d)));
         CU_ASSERT_TRUE(i >= 100 || is_old(&w.x));
-        CU_ASSERT_EQUAL(files(&w.x), r == 0 ? 1 : 2);
+        CU_ASSERT_EQUAL(files_in(w.x.dir), r == 0 ? 1 : 2);
     }
     end(&w);
 }
@@ -139,13 +139,12 @@ TEST("a journal that cannot be removed is not applied after a later edit")
 {
     for (int i = 0; i < 4; i++) {
         const bool wiped = i % 2;
-        CLEANUP(teardown) struct fixture x;
+        CLEANUP(teardown) struct fixture x = setup();
         struct edit first, d, back;
         struct edit_result res;
         struct faultsys fs;
         struct edit_recovered found;
         struct err e = {0};
-        setup(&x);
         make_edit(&first, x.g, x.old, x.old_n, EDIT_COPY, 'o', 10);
         make_next(&d, &first, EDIT_INPLACE, 'n', 10);
         make_next(&back, &d, EDIT_COPY, 'o', i < 2 ? 10 : 70000);
@@ -155,7 +154,7 @@ TEST("a journal that cannot be removed is not applied after a later edit")
         fs.sys.unlinkat = no_unlink;
         fs.sys.pwrite = wiped ? fs.sys.pwrite : no_wipe;
         CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), 0);
-        CU_ASSERT_EQUAL(files(&x), 2);
+        CU_ASSERT_EQUAL(files_in(x.dir), 2);
         if (!wiped) {
             CU_ASSERT_EQUAL(commit(&f, &back, &res, &e), -EIO);
             CU_ASSERT_STRING_EQUAL(e.msg, "cannot remove the journal beside the model: "
@@ -170,7 +169,7 @@ TEST("a journal that cannot be removed is not applied after a later edit")
         CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
         CU_ASSERT_FALSE(found.finished);
         CU_ASSERT_TRUE(is_new(&x, &back));
-        CU_ASSERT_EQUAL(files(&x), 1);
+        CU_ASSERT_EQUAL(files_in(x.dir), 1);
         edit_file_close(&f);
         edit_done(&back);
         edit_done(&d);
@@ -187,11 +186,8 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
     struct err e = {0};
     CLEANUP(edit_file_close) struct edit_file f = open_model(x, calm());
     int r = journal_load(&f, &j, &e);
-    if (r != want || (r == 0 && j.state != state) || !strstr(e.msg, line))
-        (void)printf("\n%d, state %d: %s\n", r, (int)j.state, e.msg);
-    CU_ASSERT_EQUAL(r, want);
-    CU_ASSERT_TRUE(r < 0 || j.state == state);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+    CU_SAYS(r == want && (r < 0 || j.state == state) && strstr(e.msg, line), "%d, state %d: %s", r,
+            (int)j.state, e.msg);
 }
 
 static const char outside[] = "its ranges lie outside",
@@ -236,7 +232,7 @@ TEST("journals with invalid contents are refused")
         loads(&w.x, t->line ? -ESTALE : 0, JOURNAL_VOID, t->line ? t->line : "");
         CU_ASSERT_EQUAL(recover(&w, &found), t->line ? -ESTALE : 0);
         CU_ASSERT_TRUE(is_old(&w.x));
-        CU_ASSERT_EQUAL(files(&w.x), t->line ? 2 : 1);
+        CU_ASSERT_EQUAL(files_in(w.x.dir), t->line ? 2 : 1);
         put_uint(at, was, t->width, false);
     }
     seal(w.journal, w.n);
@@ -339,8 +335,7 @@ static void put_head(const struct fixture *x, const struct head *h)
 
 TEST("valid rows are accepted, and others are refused")
 {
-    CLEANUP(teardown) struct fixture x;
-    setup(&x);
+    CLEANUP(teardown) struct fixture x = setup();
     for (size_t i = 0; i < COUNT(heads); i++) {
         const struct head *h = &heads[i];
         put_file(x.dir, NAME, "", 0);
@@ -444,12 +439,10 @@ static void chooses(const struct gguf *g, const struct choice *t)
         CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
     }
     int r = edit_plan_way(&p, &o, &disk, &got, &copies, &e);
-    if (r != t->code || (r == 0 && (got != t->want || copies > t->copies * mib)))
-        (void)printf("\n%zu: %d, %s, %llu, %s\n", (size_t)(t - choices), r, edit_strategy_name(got),
-                     (unsigned long long)copies, e.msg);
-    CU_ASSERT_EQUAL(r, t->code);
+    CU_SAYS(r == t->code && (r < 0 || (got == t->want && copies <= t->copies * mib)),
+            "%zu: %d, %s, %llu, %s", (size_t)(t - choices), r, edit_strategy_name(got),
+            (unsigned long long)copies, e.msg);
     CU_ASSERT_EQUAL(e.code, t->code);
-    CU_ASSERT_TRUE(r < 0 || (got == t->want && copies <= t->copies * mib));
     CU_ASSERT_TRUE(r < 0 || t->copies <= 64 || copies > EDIT_CHEAP);
     disk.known = false; /* then there is room for anything */
     CU_ASSERT_EQUAL(edit_plan_way(&p, &o, &disk, &got, &copies, NULL), 0);
@@ -484,9 +477,8 @@ static void check_moved(const struct gguf *g)
 
 TEST("the cheaper way is taken, and one for which there is room")
 {
-    CLEANUP(teardown) struct fixture x;
+    CLEANUP(teardown) struct fixture x = setup();
     CLEANUP(edit_file_close) struct edit_file f;
-    setup(&x);
     CLEANUP(gguf_drop) struct gguf *g = make_large(&x, 100 * mib, &f);
     for (size_t i = 0; i < COUNT(choices); i++)
         chooses(g, &choices[i]);
@@ -606,7 +598,7 @@ static void check_tamper(const struct tamper *t)
     CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
     tamper(&s, t->deed);
     CLEANUP(free_it) uint8_t *before = get_file(s.x.dir, s.f.name, &before_n);
-    unsigned had = files(&s.x);
+    unsigned had = files_in(s.x.dir);
     (void)flock(s.f.fd, LOCK_UN);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, s.x.dir, s.f.name, false, NULL), 0);
     CU_ASSERT_EQUAL(edit_at_rest(&reader, &(struct timespec){0}, &id, &planted, &s.e),
@@ -622,13 +614,11 @@ static void check_tamper(const struct tamper *t)
     }
     s.e = (struct err){0};
     int r = edit_recover(&s.f, &found, &s.e);
-    if (r != t->code)
-        (void)printf("\n%s: %d, %s\n", t->name, r, s.e.msg);
-    CU_ASSERT_EQUAL(r, t->code);
+    CU_SAYS(r == t->code, "%s: %d, %s\n", t->name, r, s.e.msg);
     CU_ASSERT_EQUAL(s.e.code, t->code);
     CU_ASSERT_EQUAL(found.finished, t->applied);
     CU_ASSERT_EQUAL(found.dropped, !t->applied && !t->stays);
-    CU_ASSERT_EQUAL(files(&s.x), had - (t->stays ? 0 : 1));
+    CU_ASSERT_EQUAL(files_in(s.x.dir), had - (t->stays ? 0 : 1));
     if (r < 0)
         CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
     CLEANUP(free_it) uint8_t *after = get_file(s.x.dir, s.f.name, &after_n);
@@ -650,10 +640,10 @@ TEST("a model that has a journal is not edited")
     scene_begin(&s, EDIT_INPLACE, 10);
     CU_ASSERT_EQUAL(put_journal_of(&s.f, &s.d.p), 0);
     CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
-    CU_ASSERT_TRUE(is_old(&s.x) && files(&s.x) == 2);
+    CU_ASSERT_TRUE(is_old(&s.x) && files_in(s.x.dir) == 2);
     tamper(&s, CUTS);
     CU_ASSERT_EQUAL(scene_commit(&s), 0);
-    CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files(&s.x) == 1);
+    CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files_in(s.x.dir) == 1);
     /* Another program has removed the journal of this file's own unfinished edit. */
     s.f.unfinished = true;
     CU_ASSERT_EQUAL(scene_commit(&s), -ESTALE);
@@ -674,7 +664,7 @@ TEST("a recovery that fails can be repeated")
         hit = s.fs.hit;
         CU_ASSERT_TRUE(r == (hit ? -EIO : 0) || (r == 0 && found.finished));
         CU_ASSERT_EQUAL(scene_recover(&s, &found), 0);
-        CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files(&s.x) == 1);
+        CU_ASSERT_TRUE(is_new(&s.x, &s.d) && files_in(s.x.dir) == 1);
     }
 }
 
@@ -724,9 +714,8 @@ static bool read_beside(unsigned n, bool begins)
     fs.at = n;
     m.file.sys = &fs.sys;
     int r = model_parse(&m, 0, &g, &e);
-    if (r < 0)
-        (void)printf("\nbefore call %u: %d, %s\n", n, r, e.msg);
-    CU_ASSERT_EQUAL_FATAL(r, 0);
+    CU_SAYS(r == 0, "before call %u: %d, %s", n, r, e.msg);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(g);
     /* Call 3 is the first after parsing. */
     const bool old = edit_keys_id(g) == edit_keys_id(w.s.x.g);
     CU_ASSERT_TRUE(edit_keys_id(g) == edit_keys_id(w.s.d.p.next) || (old && (n > 3 || !w.came)));
@@ -773,9 +762,8 @@ TEST("only files that ggufs made are swept")
     };
     static const char model[] = "." NAME ".ggufs-mymode"; /* another name of the model itself */
     enum { KEEP = sizeof(keep) / sizeof(keep[0]) };
-    CLEANUP(teardown) struct fixture x;
+    CLEANUP(teardown) struct fixture x = setup();
     struct edit_recovered found;
-    setup(&x);
     for (size_t i = 0; i < KEEP; i++)
         put_file(x.dir, keep[i], "x", 1);
     put_file(x.dir, "." NAME ".ggufs-abc123", "x", 1);
@@ -797,7 +785,7 @@ TEST("only files that ggufs made are swept")
     /* The hard link is also removed; its file keeps its other name. */
     CU_ASSERT_EQUAL(found.removed, 3);
     CU_ASSERT_FALSE(found.finished || found.dropped);
-    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 3 + root);
+    CU_ASSERT_EQUAL(files_in(x.dir), 1 + KEEP + 3 + root);
     CU_ASSERT_EQUAL(faccessat(x.dir, model, F_OK, 0), 0);
     CU_ASSERT_TRUE(is_old(&x));
     (void)close(fd);
@@ -825,12 +813,11 @@ static void interrupt(const struct fixture *x, const char *name)
 /* Only the first file is ever edited. */
 TEST("the first file of a split model is recovered")
 {
-    CLEANUP(teardown) struct fixture x;
+    CLEANUP(teardown) struct fixture x = setup();
     struct edit_recovered got;
     struct err e = {0};
     char path[128];
     size_t n;
-    setup(&x);
     (void)snprintf(path, sizeof(path), "%s/%s", x.path, shards[1]); /* any shard names the model */
     for (size_t i = 0; i < 3; i++)
         interrupt(&x, shards[i]);
@@ -841,7 +828,7 @@ TEST("the first file of a split model is recovered")
         CLEANUP(free_it) uint8_t *bytes = get_file(x.dir, shards[i], &n);
         CU_ASSERT_TRUE(n == 2000 && bytes[0] == (i ? 'o' : 'n') && bytes[512] == 'o');
     }
-    CU_ASSERT_EQUAL(files(&x), 1 + 3 + 2);
+    CU_ASSERT_EQUAL(files_in(x.dir), 1 + 3 + 2);
     CU_ASSERT_EQUAL(model_recover(path, &got, &e), 0);
     CU_ASSERT_FALSE(got.finished || got.dropped || got.removed);
     /* The journal is another shard's. */

@@ -19,7 +19,7 @@ TEST("a refused edit changes nothing")
     char name[70];
     memset(name, 'n', sizeof(name));
     struct log *d = memory_draft(name, 64);
-    setup(&x);
+    x = setup();
     edit_change_init(&c, &(struct edit_base){.g = x.g});
     const char *a = gguf_name(x.g, &x.g->tensor[0]);
     size_t n = x.g->tensor[0].name_len;

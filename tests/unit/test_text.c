@@ -31,9 +31,7 @@ enum { WRITABLE = 2 };
 static void same(const struct buf *got, const void *want, size_t n, const char *what)
 {
     bool is = got->len == n && (n == 0 || memcmp(got->data, want, n) == 0);
-    if (!is)
-        (void)printf("\n'%s': '%.*s'\n", what, (int)got->len, buf_text(got));
-    CU_ASSERT_TRUE(is);
+    CU_SAYS(is, "'%s': '%.*s'\n", what, (int)got->len, buf_text(got));
 }
 
 /* ---- values as text, and the text as values ---- */
@@ -309,11 +307,8 @@ TEST("text that is no value of the type is refused, and the line named")
         struct err e = {0};
         buf_str(&b, "before");
         int r = parse(&v3, refused[i].type, refused[i].text, NULL, &b, &e);
-        if (r != refused[i].code || !strstr(e.msg, refused[i].words))
-            (void)printf("\n'%s': %d, %s\n", refused[i].text, r, e.msg);
-        CU_ASSERT_EQUAL(r, refused[i].code);
-        CU_ASSERT_EQUAL(e.code, r);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, refused[i].words));
+        CU_SAYS(r == refused[i].code && e.code == r && strstr(e.msg, refused[i].words),
+                "'%s': %d, %s", refused[i].text, r, e.msg);
         same(&b, "before", 6, refused[i].text);
     }
 }
@@ -408,9 +403,7 @@ TEST("a new key gets its type from its text or from the standard")
         uint32_t elem = 0, got_elem = 0, got = 0, want = type_of(inferred[i].type, &elem);
         text_new_type(key_find(key, strlen(key)), (const uint8_t *)text, strlen(text), &got,
                       &got_elem);
-        if (got != want)
-            (void)printf("\n%s '%s': type %u\n", key, text, got);
-        CU_ASSERT_EQUAL(got, want);
+        CU_SAYS(got == want, "%s '%s': type %u\n", key, text, got);
         CU_ASSERT_TRUE(want != GGUF_ARRAY || got_elem == elem);
     }
 }
