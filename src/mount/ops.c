@@ -169,9 +169,9 @@ static struct parked *park_edit(fuse_req_t req, struct tree_file *file)
     return refused_at_end(req) ? NULL : park(req, file);
 }
 
-static bool enter_tree(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
+static bool enter_tree(fuse_req_t req, fuse_ino_t ino, int otherwise, struct use *ret)
 {
-    *ret = (struct at){0};
+    *ret = (struct use){0};
     if (refused_at_end(req))
         return false;
     int r = shelf_enter(shelf_of(req), ino, otherwise, ret);
@@ -183,7 +183,7 @@ static bool enter_tree(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at 
 /* Edit in the tree of a node until the block ends. If that cannot be, answers the request and
  * returns. */
 #define ENTER(req, node, otherwise, name)           \
-    CLEANUP(shelf_leave) struct at name;            \
+    CLEANUP(shelf_leave) struct use name;           \
     if (!enter_tree(req, node, otherwise, &(name))) \
     return
 
@@ -302,16 +302,16 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                         size_t n, UNUSED int flags)
 {
-    ENTER(req, ino, -EOPNOTSUPP, at);
+    ENTER(req, ino, -EOPNOTSUPP, use);
     struct parked *p = park(req, NULL);
     if (p)
-        answer_unless_parked(p, tree_setxattr(at.use.tree, at.local, name, value, n, &p->wait));
+        answer_unless_parked(p, tree_setxattr(use.tree, ino, name, value, n, &p->wait));
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    ENTER(req, ino, -ENODATA, at);
-    reply(req, tree_removexattr(at.use.tree, at.local, name));
+    ENTER(req, ino, -ENODATA, use);
+    reply(req, tree_removexattr(use.tree, ino, name));
 }
 
 /* ---- open files ---- */
@@ -488,14 +488,14 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, UNUSED int datasync,
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    ENTER(req, parent, -EPERM, at);
-    reply(req, tree_unlink(at.use.tree, at.local, name));
+    ENTER(req, parent, -EPERM, use);
+    reply(req, tree_unlink(use.tree, parent, name));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    ENTER(req, parent, -EPERM, at);
-    reply(req, tree_rmdir(at.use.tree, at.local, name));
+    ENTER(req, parent, -EPERM, use);
+    reply(req, tree_rmdir(use.tree, parent, name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -510,9 +510,9 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, UNUSED mode_t mode)
 {
     struct tree_entry e;
-    ENTER(req, parent, -EPERM, at);
-    int r = tree_mkdir(at.use.tree, at.local, name, &e);
-    reply_entry(req, shelf_given(&at.use, r, &e), &e);
+    ENTER(req, parent, -EPERM, use);
+    int r = tree_mkdir(use.tree, parent, name, &e);
+    reply_entry(req, r, &e);
 }
 
 /* tar calls mknod(2) to set attributes before it writes the content. */
@@ -520,17 +520,17 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
                      UNUSED dev_t dev)
 {
     struct tree_entry e;
-    ENTER(req, parent, -EPERM, at);
-    int r = S_ISREG(mode) ? tree_mknod(at.use.tree, at.local, name, &e) : -EPERM;
-    reply_entry(req, shelf_given(&at.use, r, &e), &e);
+    ENTER(req, parent, -EPERM, use);
+    int r = S_ISREG(mode) ? tree_mknod(use.tree, parent, name, &e) : -EPERM;
+    reply_entry(req, r, &e);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
-    ENTER(req, parent, -EPERM, at);
-    int r = tree_symlink(at.use.tree, at.local, name, target, &e);
-    reply_entry(req, shelf_given(&at.use, r, &e), &e);
+    ENTER(req, parent, -EPERM, use);
+    int r = tree_symlink(use.tree, parent, name, target, &e);
+    reply_entry(req, r, &e);
 }
 
 static void op_link(fuse_req_t req, UNUSED fuse_ino_t ino, UNUSED fuse_ino_t new_parent,

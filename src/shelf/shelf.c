@@ -20,67 +20,58 @@
 
 /* ---- the location of a node ---- */
 
-/* Locate a node, and begin to use its slot. Returns 0 or -ESTALE. Call shelf_leave() in both cases. */
-static int at_find(struct shelf *s, uint64_t node, struct at *ret)
+/* Begin to use the slot of a node. Returns 0 or -ESTALE. Call slot_leave() in both cases. */
+static int find_use(struct shelf *s, uint64_t node, struct use *ret)
 {
-    *ret = (struct at){.use = {.tree = s->one}, .local = node};
+    *ret = (struct use){.tree = s->one};
     if (s->one)
         return 0;
-    ret->local = ino_local(node);
-    ret->own = ret->local == INO_ROOT;
-    int r = slot_hold(&s->slots, ino_slot(node), &ret->use);
-    return r < 0 || ret->own || place_is_model(ret->use.slot->is.kind) ? r : -ESTALE;
+    int r = slot_hold(&s->slots, ino_slot(node), ret);
+    ret->own = node == ino_in_slot(ino_slot(node), INO_ROOT);
+    return r < 0 || ret->own || place_is_model(ret->slot->is.kind) ? r : -ESTALE;
 }
 
-static enum place_kind at_kind(const struct at *at)
+static enum place_kind use_kind(const struct use *u)
 {
-    return at->use.slot->is.kind;
+    return u->slot->is.kind;
 }
 
-static uint64_t at_node(const struct at *at)
+/* Return the number of the node that a slot itself has. */
+static uint64_t own_node(const struct use *u)
 {
-    return at->use.slot ? ino_in_slot(at->use.slot->id, at->local) : at->local;
+    return ino_in_slot(u->slot->id, INO_ROOT);
 }
 
 /* Returns true for the root of a directory of models. */
-static bool is_root(const struct at *at)
+static bool is_root(const struct use *u)
 {
-    return at->own && at_node(at) == INO_ROOT;
+    return u->own && u->slot->id == 0;
 }
 
-/* Locate a node, and open its tree if it is in one. Call shelf_leave() even on failure. */
-static int at_enter(struct shelf *s, uint64_t node, struct at *ret)
+/* Locate a node, and open its tree if it is in one. Call slot_leave() even on failure. */
+static int enter(struct shelf *s, uint64_t node, struct use *ret)
 {
-    int r = at_find(s, node, ret);
-    return r == 0 && !ret->own && !s->one ? slot_open(&ret->use, NULL) : r;
+    int r = find_use(s, node, ret);
+    return r == 0 && !ret->own && !s->one ? slot_open(ret, NULL) : r;
 }
 
 /* Open the model of a model's directory. Returns 0, 1 if it cannot be opened, so that the directory
  * shows only the reason *why, or -errno. */
-static int at_open(struct at *at, struct err *why)
+static int open_model(struct use *u, struct err *why)
 {
-    int r = slot_open(&at->use, why);
+    int r = slot_open(u, why);
     return r == 0 || r == -ESTALE || is_shortage(r) ? r : 1;
 }
 
-int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret)
+int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct use *ret)
 {
-    int r = at_enter(s, node, ret);
+    int r = enter(s, node, ret);
     return r < 0 || !ret->own ? r : otherwise;
 }
 
-void shelf_leave(struct at *at)
+void shelf_leave(struct use *u)
 {
-    slot_leave(&at->use);
-}
-
-int shelf_given(const struct use *u, int r, struct tree_entry *e)
-{
-    if (r < 0 || !u->slot)
-        return r;
-    e->node = e->node ? ino_in_slot(u->slot->id, e->node) : 0;
-    e->attr.st_ino = ino_in_slot(u->slot->id, e->attr.st_ino);
-    return r;
+    slot_leave(u);
 }
 
 /* ---- open and close ---- */
@@ -225,12 +216,12 @@ static int sync_all(struct shelf *s, struct live_wait *w)
 
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_enter(s, node, &at);
-    if (r == 0 && is_root(&at))
+    CLEANUP(slot_leave) struct use u;
+    int r = enter(s, node, &u);
+    if (r == 0 && is_root(&u))
         return sync_all(s, w);
     /* a model that is not open has nothing to write */
-    return r < 0 || !at.use.tree ? r : tree_fsyncdir(at.use.tree, w);
+    return r < 0 || !u.tree ? r : tree_fsyncdir(u.tree, w);
 }
 
 int shelf_sync(struct shelf *s)
@@ -300,11 +291,11 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 
 /* Get the line that says why a model cannot be opened. Returns 0, -ENOENT if it can, or another
  * -errno. */
-static int error_text(const struct at *at, struct buf *out)
+static int error_text(const struct use *u, struct buf *out)
 {
-    struct at model = *at;
+    struct use model = *u;
     struct err e = {0};
-    int r = at_open(&model, &e);
+    int r = open_model(&model, &e);
     if (r <= 0)
         return r == 0 ? -ENOENT : r;
     buf_printf(out, "%s\n", e.msg);
@@ -312,9 +303,9 @@ static int error_text(const struct at *at, struct buf *out)
 }
 
 /* Get the target of a link. */
-static int link_target(const struct at *at, struct buf *out)
+static int link_target(const struct use *u, struct buf *out)
 {
-    const struct shelf_item *is = &at->use.slot->is;
+    const struct shelf_item *is = &u->slot->is;
     buf_str(out, is->real ? is->real : is->path);
     return buf_error(out);
 }
@@ -350,18 +341,18 @@ static void set_rights(const struct shelf *s, const struct grant *g, enum place_
 }
 
 /* Get the entry of a node that is in no tree; with `look`, look at its file again. */
-static int own_entry(struct shelf *s, const struct at *at, bool look, struct tree_entry *ret)
+static int own_entry(struct shelf *s, const struct use *u, bool look, struct tree_entry *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    const enum place_kind kind = at_kind(at);
-    const uint64_t node = at_node(at);
+    const enum place_kind kind = use_kind(u);
+    const uint64_t node = own_node(u);
     struct stat st;
     struct grant g;
-    int r = kind == PLACE_ERROR  ? error_text(at, &text)
-            : kind == PLACE_LINK ? link_target(at, &text)
+    int r = kind == PLACE_ERROR  ? error_text(u, &text)
+            : kind == PLACE_LINK ? link_target(u, &text)
                                  : 0;
     if (r == 0)
-        r = slot_facts(at->use.slot, look, &st, &g);
+        r = slot_facts(u->slot, look, &st, &g);
     if (r < 0)
         return r;
     const off_t size = kind == PLACE_TEXT ? st.st_size : (off_t)text.len;
@@ -385,78 +376,77 @@ static int own_entry(struct shelf *s, const struct at *at, bool look, struct tre
 static int name_entry(struct shelf *s, const struct shelf_slot *folder, const struct entry *e,
                       struct tree_entry *ret)
 {
-    CLEANUP(shelf_leave) struct at at = {.local = INO_ROOT, .own = true};
-    int r = slot_look_up(&s->slots, folder, e, &at.use);
+    CLEANUP(slot_leave) struct use u = {0};
+    int r = slot_look_up(&s->slots, folder, e, &u);
     if (r == 0)
-        r = own_entry(s, &at, false, ret);
-    if (r < 0 && at.use.slot)
-        slot_forget(at.use.slot, 1);
+        r = own_entry(s, &u, false, ret);
+    if (r < 0 && u.slot)
+        slot_forget(u.slot, 1);
     return r;
 }
 
 /* ---- lookups ---- */
 
-static int lookup_own(struct shelf *s, struct at *at, const char *name, struct tree_entry *ret)
+static int lookup_own(struct shelf *s, struct use *u, const char *name, struct tree_entry *ret)
 {
     struct listing *l;
-    int r = slot_names(at->use.slot, &l);
+    int r = slot_names(u->slot, &l);
     if (r < 0)
         return r;
     const struct entry *e = listing_find(l, name);
-    r = e && e->kind == PLACE_ERROR ? at_open(at, NULL) : 1;
+    r = e && e->kind == PLACE_ERROR ? open_model(u, NULL) : 1;
     if (r >= 0) /* a model that can be opened has no `error` */
-        r = e && r ? name_entry(s, at->use.slot, e, ret) : -ENOENT;
+        r = e && r ? name_entry(s, u->slot, e, ret) : -ENOENT;
     listing_unref(l);
     return r;
 }
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_enter(s, parent, &at);
+    CLEANUP(slot_leave) struct use u;
+    int r = enter(s, parent, &u);
     if (r < 0)
         return r;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
-    if (at.own) {
-        r = lookup_own(s, &at, name, ret);
-        if (r != -ENOENT || !place_is_model(at_kind(&at)))
+    if (u.own) {
+        r = lookup_own(s, &u, name, ret);
+        if (r != -ENOENT || !place_is_model(use_kind(&u)))
             return r;
-        r = at_open(&at, NULL);
+        r = open_model(&u, NULL);
     }
     if (r != 0)
         return r < 0 ? r : -ENOENT;
-    return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
+    return tree_lookup(u.tree, parent, name, ret);
 }
 
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
 {
-    CLEANUP(shelf_leave) struct at at;
-    if (at_find(s, node, &at) < 0)
+    CLEANUP(slot_leave) struct use u;
+    if (find_use(s, node, &u) < 0)
         return;
-    if (at.own)
-        slot_forget(at.use.slot, n);
-    else if (at.use.tree)
-        tree_forget(at.use.tree, at.local, n);
+    if (u.own)
+        slot_forget(u.slot, n);
+    else if (u.tree)
+        tree_forget(u.tree, node, n);
 }
 
 int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_enter(s, node, &at);
+    CLEANUP(slot_leave) struct use u;
+    int r = enter(s, node, &u);
     if (r < 0)
         return r;
-    return at.own ? own_entry(s, &at, true, ret)
-                  : shelf_given(&at.use, tree_getattr(at.use.tree, at.local, f, ret), ret);
+    return u.own ? own_entry(s, &u, true, ret) : tree_getattr(u.tree, node, f, ret);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_enter(s, node, &at);
+    CLEANUP(slot_leave) struct use u;
+    int r = enter(s, node, &u);
     return r < 0                        ? r
-           : !at.own                    ? tree_readlink(at.use.tree, at.local, out)
-           : at_kind(&at) == PLACE_LINK ? link_target(&at, out)
+           : !u.own                     ? tree_readlink(u.tree, node, out)
+           : use_kind(&u) == PLACE_LINK ? link_target(&u, out)
                                         : -EINVAL;
 }
 
@@ -470,7 +460,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 struct shelf_dir {
     struct shelf *shelf;
-    struct at at;
+    struct use use;
     struct listing *list;  /* what is in no tree: the entries; NULL: not read yet, or none */
     struct tree_dir *tree; /* NULL: the directory is not in a tree */
 };
@@ -481,17 +471,17 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
     if (!d)
         return -ENOMEM;
     d->shelf = s;
-    struct at *at = &d->at;
-    int r = at_enter(s, node, at);
-    const bool model = r == 0 && at->own && place_is_model(at_kind(at));
+    struct use *u = &d->use;
+    int r = enter(s, node, u);
+    const bool model = r == 0 && u->own && place_is_model(use_kind(u));
     if (model)
-        r = at_open(at, NULL);
-    if (r == 0 && (model || !at->own))
-        r = tree_opendir(at->use.tree, at->local, &d->tree);
-    else if (r == 0 && type_of(at_kind(at)) != S_IFDIR)
+        r = open_model(u, NULL);
+    if (r == 0 && (model || !u->own))
+        r = tree_opendir(u->tree, node, &d->tree);
+    else if (r == 0 && type_of(use_kind(u)) != S_IFDIR)
         r = -ENOTDIR;
-    if (r >= 0 && at->own) /* if it is stale, the kernel looks it up again */
-        r = slot_names(at->use.slot, &d->list);
+    if (r >= 0 && u->own) /* if it is stale, the kernel looks it up again */
+        r = slot_names(u->slot, &d->list);
     if (r < 0)
         shelf_closedir(d);
     else
@@ -504,13 +494,13 @@ void shelf_closedir(struct shelf_dir *d)
     listing_unref(d->list);
     if (d->tree)
         tree_closedir(d->tree);
-    shelf_leave(&d->at);
+    slot_leave(&d->use);
     free(d);
 }
 
 bool shelf_dir_cacheable(const struct shelf_dir *d)
 {
-    return d->tree && tree_dir_cacheable(d->at.use.tree, d->tree);
+    return d->tree && tree_dir_cacheable(d->use.tree, d->tree);
 }
 
 /* Get entry i, or one after it, of what is in no tree. Only models and files are examined, and only for
@@ -523,7 +513,7 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
         int r = d->tree && e->kind == PLACE_ERROR ? -ENOENT : 0;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type_of(e->kind)}};
         if (r == 0 && attrs && (place_is_model(e->kind) || type_of(e->kind) != S_IFDIR))
-            r = name_entry(d->shelf, d->at.use.slot, e, ret);
+            r = name_entry(d->shelf, d->use.slot, e, ret);
         *cookie = (d->tree ? EXTRA_COOKIE : 2) + i + 1;
         (void)strcpy(name, e->name);
         if (r >= 0 || is_shortage(r)) /* else it is gone or may not be shown */
@@ -537,21 +527,20 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 {
     int r = 0;
     if (d->tree && *cookie < EXTRA_COOKIE) {
-        r = tree_readdir(d->at.use.tree, d->tree, cookie, attrs, name, ret);
-        if (r != 0 || !d->at.own)
-            return shelf_given(&d->at.use, r, ret);
+        r = tree_readdir(d->use.tree, d->tree, cookie, attrs, name, ret);
+        if (r != 0 || !d->use.own)
+            return r;
         *cookie = EXTRA_COOKIE;
     }
     if (!d->list || *cookie == 0) { /* also after a rewind */
         listing_unref(d->list);
         d->list = NULL;
-        r = slot_names(d->at.use.slot, &d->list);
+        r = slot_names(d->use.slot, &d->list);
     }
     if (r < 0)
         return r;
     if (*cookie < 2) { /* only the type of "." and ".." is used */
-        const uint64_t node = at_node(&d->at);
-        brief_entry(node, node, S_IFDIR, ret);
+        *ret = (struct tree_entry){.attr = {.st_ino = own_node(&d->use), .st_mode = S_IFDIR}};
         (void)strcpy(name, (*cookie)++ ? ".." : ".");
         return 1;
     }
@@ -579,34 +568,34 @@ static void add_unsaved(const struct use *u, void *out)
 
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
 {
-    CLEANUP(shelf_leave) struct at at = {0};
+    CLEANUP(slot_leave) struct use u = {0};
     /* no ACLs and labels, for which ls then does not ask again */
-    int r = strncmp(name, "user.", 5) == 0 ? at_enter(s, node, &at) : -EOPNOTSUPP;
+    int r = strncmp(name, "user.", 5) == 0 ? enter(s, node, &u) : -EOPNOTSUPP;
     if (r < 0)
         return r;
-    if (is_root(&at)) {
+    if (is_root(&u)) {
         if (strcmp(name, UNSAVED) == 0)
             each_use(s, add_unsaved, out);
         else if (strcmp(name, READ_ONLY) == 0 && !shelf_writable(s))
             buf_str(out, shelf_why_not(s));
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
-    if (at.own) /* file managers ask for others: no model is opened for that */
-        r = place_is_model(at_kind(&at)) && strncmp(name, "user.gguf.", 10) == 0
-                ? at_open(&at, NULL)
+    if (u.own) /* file managers ask for others: no model is opened for that */
+        r = place_is_model(use_kind(&u)) && strncmp(name, "user.gguf.", 10) == 0
+                ? open_model(&u, NULL)
                 : 1;
     if (r != 0)
         return r < 0 ? r : -ENODATA;
-    return tree_getxattr(at.use.tree, at.local, name, out);
+    return tree_getxattr(u.tree, node, name, out);
 }
 
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_enter(s, node, &at);
-    if (r == 0 && !at.own)
-        return tree_listxattr(at.use.tree, at.local, out);
-    if (r == 0 && !shelf_writable(s) && (is_root(&at) || place_is_model(at_kind(&at))))
+    CLEANUP(slot_leave) struct use u;
+    int r = enter(s, node, &u);
+    if (r == 0 && !u.own)
+        return tree_listxattr(u.tree, node, out);
+    if (r == 0 && !shelf_writable(s) && (is_root(&u) || place_is_model(use_kind(&u))))
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* including its NUL */
     return r < 0 ? r : buf_error(out);
 }
@@ -627,17 +616,17 @@ static int store_text(struct shelf *s, struct shelf_slot *slot, struct buf *out)
 }
 
 /* Open a file that is in no tree. */
-static int open_own(struct shelf *s, const struct at *at, int flags, struct tree_file **ret)
+static int open_own(struct shelf *s, const struct use *u, int flags, struct tree_file **ret)
 {
-    const bool text = at_kind(at) == PLACE_TEXT;
-    if (!text && at_kind(at) != PLACE_ERROR)
+    const bool text = use_kind(u) == PLACE_TEXT;
+    if (!text && use_kind(u) != PLACE_ERROR)
         return -EISDIR;
     if (sys_open_changes(flags))
         return -EPERM;
     struct tree_file *f = tree_file_new(NULL, 0);
     if (!f)
         return -ENOMEM;
-    int r = text ? store_text(s, at->use.slot, &f->text) : error_text(at, &f->text);
+    int r = text ? store_text(s, u->slot, &f->text) : error_text(u, &f->text);
     if (r < 0)
         (void)tree_release(f);
     else
@@ -646,22 +635,22 @@ static int open_own(struct shelf *s, const struct at *at, int flags, struct tree
 }
 
 /* Keep the slot of a tree in use while one of the tree's files is open. */
-static void keep(struct at *at, struct tree_file *f)
+static void keep(struct use *u, struct tree_file *f)
 {
-    f->owner = at->use.slot;
-    at->use.slot = NULL;
+    f->owner = u->slot;
+    u->slot = NULL;
 }
 
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_enter(s, node, &at);
-    if (r == 0 && at.own)
-        return open_own(s, &at, flags, ret);
+    CLEANUP(slot_leave) struct use u;
+    int r = enter(s, node, &u);
+    if (r == 0 && u.own)
+        return open_own(s, &u, flags, ret);
     if (r == 0)
-        r = tree_open_file(at.use.tree, at.local, flags, ret);
+        r = tree_open_file(u.tree, node, flags, ret);
     if (r == 0)
-        keep(&at, *ret);
+        keep(&u, *ret);
     return r;
 }
 
@@ -677,34 +666,34 @@ int shelf_release(struct tree_file *f)
 
 int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = shelf_enter(s, node, -EPERM, &at);
-    return r < 0 ? r : tree_truncate_unopened(at.use.tree, at.local, size, w);
+    CLEANUP(slot_leave) struct use u;
+    int r = shelf_enter(s, node, -EPERM, &u);
+    return r < 0 ? r : tree_truncate_unopened(u.tree, node, size, w);
 }
 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file)
 {
-    CLEANUP(shelf_leave) struct at at;
-    int r = shelf_enter(s, parent, -EPERM, &at);
+    CLEANUP(slot_leave) struct use u;
+    int r = shelf_enter(s, parent, -EPERM, &u);
     if (r == 0)
-        r = shelf_given(&at.use, tree_create(at.use.tree, at.local, name, flags, ret, file), ret);
+        r = tree_create(u.tree, parent, name, flags, ret, file);
     if (r == 0)
-        keep(&at, *file);
+        keep(&u, *file);
     return r;
 }
 
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w)
 {
-    CLEANUP(shelf_leave) struct at to;
-    CLEANUP(shelf_leave) struct at at;
-    int r = at_find(s, new_parent, &to), from = shelf_enter(s, parent, -EPERM, &at);
+    CLEANUP(slot_leave) struct use to;
+    CLEANUP(slot_leave) struct use u;
+    int r = find_use(s, new_parent, &to), from = shelf_enter(s, parent, -EPERM, &u);
     if (r < 0 || from < 0)
         return r < 0 ? r : from;
     if (to.own)
         return -EPERM;
-    if (to.use.slot != at.use.slot)
+    if (to.slot != u.slot)
         return -EXDEV;
-    return tree_rename(at.use.tree, at.local, name, to.local, new_name, flags, w);
+    return tree_rename(u.tree, parent, name, new_parent, new_name, flags, w);
 }

@@ -8,9 +8,8 @@
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, but use the mount's node numbers. A slot represents one state of one
- * model's file, or something else that is in no tree (slots.h); slot 0 is the mounted directory, or the model if
- * it is mounted alone.
+ * The calls are those of a tree. A slot represents one state of one model's file, or something else
+ * that is in no tree (slots.h); slot 0 is the mounted directory, or the model if it is mounted alone.
  *
  * Any thread may call these functions. No lock is held during disk access.
  */
@@ -27,13 +26,7 @@ struct shelf_slot;
 struct use {
     struct shelf_slot *slot; /* NULL: no slot is in use, or the model is mounted alone */
     struct tree *tree;       /* NULL: not open, or not a model's */
-};
-
-/* The location of a node in a mount. */
-struct at {
-    struct use use;
-    uint64_t local; /* the node's number in its slot and, unless `own`, in the tree */
-    bool own;       /* it is what the slot stands for, in no tree; a model's directory is so, too */
+    bool own; /* for what the slot stands for, in no tree; a model's directory is so, too */
 };
 
 struct shelf_options {
@@ -90,16 +83,11 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
 int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w);
 int shelf_release(struct tree_file *f);
 
-/*
- * Begin to use the tree that contains a node, opening the tree if it is closed. The node's number
- * in the tree is ret->local. Returns 0, -errno if the tree cannot be opened, or `otherwise` for a
- * node outside any tree. Call shelf_leave() even on failure.
- */
-int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
-void shelf_leave(struct at *at);
-/* If r is 0, convert the node numbers in an entry from those of the tree in use to those of the
- * mount. Returns r. */
-int shelf_given(const struct use *u, int r, struct tree_entry *e);
+/* Begin to use the tree that contains a node, opening the tree if it is closed. Returns 0, -errno if
+ * the tree cannot be opened, or `otherwise` for a node outside any tree. Call shelf_leave() even on
+ * failure. */
+int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct use *ret);
+void shelf_leave(struct use *u);
 /* Rename a file within one directory, or move it to another directory of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w);

@@ -168,7 +168,7 @@ static bool close_swept(struct pool_job *j, struct timespec *again)
 static void begin_use(struct shelf_slot *slot, struct use *ret)
 {
     slot->uses++;
-    *ret = (struct use){slot, slot->tree};
+    *ret = (struct use){.slot = slot, .tree = slot->tree};
 }
 
 int slot_hold(struct slots *s, uint32_t id, struct use *ret)
@@ -360,6 +360,7 @@ static int open_tree(const struct slots *s, const struct shelf_slot *slot, struc
     o.find = find_file;
     o.find_arg = (void *)s->paths;
     o.log.label = slot->is.path;
+    o.slot = slot->id;
     o.read_only |= slot->is.store;
     o.why = slot->is.store && !s->opt->tree.read_only
                 ? "it lies in a store of models: edit a copy of model.gguf (cp --no-preserve=mode)"

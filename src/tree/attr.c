@@ -165,11 +165,11 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
     assert(a->size <= INT64_MAX); /* ensured by GGUF_MAX_ELEMENTS */
     struct timespec mtime = node_mtime(t, v, n, a);
     const struct grant g = tree_grant(t, v);
-    *ret = (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(n->number) : ino_of(n),
-                               .name_for = name_for(t, n),
-                               .attr_for = attr_for(t, n)};
+    brief_entry(t, ino_of(n), n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(n), 0, ret);
+    ret->name_for = name_for(t, n);
+    ret->attr_for = attr_for(t, n);
     ret->attr = (struct stat){
-        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(n),
+        .st_ino = ret->attr.st_ino,
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),
         .st_nlink = 1, /* of a directory: unknown */
         .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,
@@ -186,16 +186,20 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
     struct live_attr a = {0};
-    int r = node_check(t, v->snap, n);
-    if (r == 0)
+    const struct live_folder folder = tensors_facts(t, n);
+    /* what the view need not have: a new tensor, and what is being written */
+    const bool pending = tensors_draft_size(t, n, &a.size) || folder.making;
+    int r = pending ? 0 : node_check(t, v->snap, n);
+    if (r == 0 && !pending)
         r = node_size(t, v, n, &a.size);
     if (r < 0)
         return r;
-    const struct live_folder folder = tensors_facts(t, n);
     a.mtime = folder.mtime;
     node_entry_as(t, v, n, &a, ret);
     if (n->kind == NODE_TENSOR)
         ret->generation = folder.generation;
+    if (folder.making)
+        ret->name_for = ret->attr_for = 0;
     return 0;
 }
 
@@ -215,9 +219,12 @@ int key_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct 
     return r;
 }
 
-void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)
+void brief_entry(const struct tree *t, uint64_t ino, uint64_t inode, mode_t type,
+                 struct tree_entry *ret)
 {
-    *ret = (struct tree_entry){.node = ino, .attr = {.st_ino = inode, .st_mode = type}};
+    *ret =
+        (struct tree_entry){.node = ino_in_slot(t->opt.slot, ino),
+                            .attr = {.st_ino = ino_in_slot(t->opt.slot, inode), .st_mode = type}};
 }
 
 /* ---- extended attributes ---- */

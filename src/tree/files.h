@@ -121,7 +121,7 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
- * The slot is that of the model in a mount of many models; a tree has one model and slot 0. Row 0
+ * The slot is that of the model in a mount of many models, else 0; trees do not look at it. Row 0
  * is the object itself; row 1 + i is row i of the object's table of files. The kind determines the
  * object:
  *
@@ -186,7 +186,7 @@ static inline uint64_t ino_key(uint32_t key)
     return ino_make(NODE_KEY, key, 0);
 }
 
-/* Make a number in the mount from a slot and a local number. */
+/* Put a slot into a number. */
 static inline uint64_t ino_in_slot(uint32_t slot, uint64_t local)
 {
     return (uint64_t)slot << INO_LOCAL_BITS | local;
@@ -197,17 +197,12 @@ static inline uint32_t ino_slot(uint64_t ino)
     return (uint32_t)(ino >> INO_LOCAL_BITS);
 }
 
-static inline uint64_t ino_local(uint64_t ino)
-{
-    return ino & (((uint64_t)1 << INO_LOCAL_BITS) - 1);
-}
-
 static inline struct node ino_node(uint64_t ino)
 {
     const uint32_t row = (uint32_t)(ino >> INO_KIND_BITS) & INO_MAX_ROWS;
     const uint32_t object = (uint32_t)(ino >> (INO_KIND_BITS + INO_ROW_BITS));
     const unsigned kind = 2 * (unsigned)(ino & 3) + (row > 0);
-    if (ino_slot(ino) || kind > NODE_KEY || (kind / 2 == NODE_ROOT / 2 && object))
+    if (kind > NODE_KEY || (kind / 2 == NODE_ROOT / 2 && object))
         return (struct node){NODE_NONE, 0, 0};
     return (struct node){(enum node_kind)kind, row - 1, object};
 }

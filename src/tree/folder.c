@@ -85,7 +85,7 @@ static int lookup_tensor(struct tree *t, const char *name, struct tree_entry *re
     if (r < 0)
         return r;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    return tensors_entry(t, &v, &n, ret);
+    return node_entry(t, &v, &n, ret);
 }
 
 /* Look up any other file except a key. No lock is held while the file is measured. */
@@ -106,8 +106,6 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     struct node n = ino_node(ino);
     if (!ino || f.removed || f.hidden >> n.row & 1)
         return -ENOENT;
-    if (tensors_pending(t, &n, ret))
-        return 0;
     r = node_known(t, &v, &n);
     if (r < 0)
         return r;
@@ -139,8 +137,6 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
     struct node n = ino_node(node);
     if (n.kind == NODE_KEY)
         return key_attr(t, n.number, f, ret);
-    if (tensors_pending(t, &n, ret))
-        return 0;
     int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, NULL) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
@@ -259,25 +255,19 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
     /* The root's whole-model views get new nodes; all other entries stay, except those in
      * metadata/. */
-    return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
+    return !t->writable || (!d->keys && ino_node(d->node).kind != NODE_ROOT && !t->opt.tensors);
 }
 
-/* List "." and "..", which have cookies 0 and 1. */
-static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
+/* List "." and "..", which have cookies 0 and 1. The kernel uses only their type. */
+static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie,
                     char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
     struct node n = ino_node(d->node);
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (!attrs) {
-        brief_entry(ino, ino, S_IFDIR, ret);
-        return 1;
-    }
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    n = ino_node(ino);
-    int r = tensors_entry(t, &v, &n, ret);
-    return r < 0 ? r : 1;
+    brief_entry(t, ino, ino, S_IFDIR, ret);
+    return 1;
 }
 
 static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
@@ -291,7 +281,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     if (attrs)
         key_entry(t, &a, ret);
     else
-        brief_entry(ino_key(a.number), ino_key(a.ino), a.link ? S_IFLNK : S_IFREG, ret);
+        brief_entry(t, ino_key(a.number), ino_key(a.ino), a.link ? S_IFLNK : S_IFREG, ret);
     *cookie = i + 3;
     return 1;
 }
@@ -310,12 +300,12 @@ static int next_child(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool
         const struct node n = ino_node(all[i].node);
         ++*cookie;
         (void)strcpy(name, (const char *)d->names.data + all[i].name);
-        brief_entry(all[i].node, node_inode(&n), node_is_dir(&n) ? S_IFDIR : S_IFREG, ret);
+        brief_entry(t, all[i].node, node_inode(&n), node_is_dir(&n) ? S_IFDIR : S_IFREG, ret);
         r = attrs ? live_freshen(t->meta, &v) : 0;
         if (n.kind == NODE_WHOLE) /* not measured; the kernel looks the view up when needed */
             ret->node = 0;
         else if (attrs && r == 0)
-            r = tensors_entry(t, &v, &n, ret);
+            r = node_entry(t, &v, &n, ret);
     }
     return r < 0 ? r : 1;
 }
@@ -327,7 +317,7 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
     const int r = d->listed && *cookie > 0 ? 0 : open_list(d);
     d->listed = r == 0;
     return r < 0         ? r
-           : *cookie < 2 ? next_dot(t, d, cookie, attrs, name, ret)
+           : *cookie < 2 ? next_dot(t, d, cookie, name, ret)
            : d->keys     ? next_key(t, d, cookie, attrs, name, ret)
                          : next_child(t, d, cookie, attrs, name, ret);
 }

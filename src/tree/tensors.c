@@ -10,8 +10,6 @@
 #include "live/views.h"
 #include "tree/attr.h"
 
-static const struct node tensors_folder = {.kind = NODE_DIR, .row = ROOT_TENSORS};
-
 static enum tensor_view view_kind(uint32_t row)
 {
     static const enum tensor_view kinds[] = {/* indexed by row */
@@ -35,48 +33,10 @@ struct live_folder tensors_facts(const struct tree *t, const struct node *n)
     return f;
 }
 
-/* ---- nodes that no snapshot has ---- */
-
-/* Make the entry for a new tensor's directory or a file in it, or for one of a tensor that was
- * removed. */
-static void stand_in(struct tree *t, const struct node *n, const struct live_folder *folder,
-                     struct tree_entry *ret)
-{
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    (void)node_entry(t, &v, &tensors_folder, ret);
-    ret->node = ret->attr.st_ino = ino_of(n);
-    ret->generation = 0;
-    ret->name_for = ret->attr_for = 0;
-    if (folder->mtime.tv_sec)
-        ret->attr.st_atim = ret->attr.st_mtim = ret->attr.st_ctim = folder->mtime;
-    if (n->kind != NODE_TENSOR)
-        ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
-}
-
-bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret)
+bool tensors_draft_size(const struct tree *t, const struct node *n, uint64_t *ret)
 {
     struct live *l = tensors_live(t);
-    const struct live_folder folder = tensors_facts(t, n);
-    uint64_t size = 0;
-    const bool drafted =
-        l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, view_kind(n->row), &size);
-    if (!folder.making && !drafted)
-        return false;
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    if (folder.making || node_entry(t, &v, n, ret) < 0)
-        stand_in(t, n, &folder, ret);
-    ret->attr_for = 0;
-    if (n->kind == NODE_TENSOR_FILE) {
-        ret->attr.st_size = (off_t)size;
-        ret->attr.st_blocks = (blkcnt_t)((size + 511) / 512);
-    }
-    return true;
-}
-
-int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
-                  struct tree_entry *ret)
-{
-    return tensors_pending(t, n, ret) ? 0 : node_entry(t, v, n, ret);
+    return l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, view_kind(n->row), ret);
 }
 
 /* ---- open ---- */
@@ -175,7 +135,7 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     r = tensors_open(f, O_RDWR | O_TRUNC);
     live_view_show(t->meta, dir->number, (uint32_t)row);
     if (r == 0)
-        r = tensors_entry(t, &v, &f->node, ret);
+        r = node_entry(t, &v, &f->node, ret);
     if (r < 0) {
         (void)tree_release(f);
         return r;
@@ -198,10 +158,9 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct node n = {.kind = NODE_TENSOR};
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
     int r = live_tensor_make(t->meta, name, &n.number);
-    if (r == 0)
-        (void)tensors_pending(t, &n, ret);
-    return r;
+    return r < 0 ? r : node_entry(t, &v, &n, ret);
 }
 
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name)

@@ -34,12 +34,8 @@ struct live *tensors_live(const struct tree *t);
 /* Return the facts about the tensor that a node belongs to; all zero if it belongs to none. */
 struct live_folder tensors_facts(const struct tree *t, const struct node *n);
 
-/* Get the entry for a node that is in no snapshot: the directory of a new tensor, an ignored view
- * in it, or a draft. Returns false for any other node. */
-bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* Get the entry for any node in tensors/. */
-int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
-                  struct tree_entry *ret);
+/* Get the size of a view that is being written. Returns false for any other node. */
+bool tensors_draft_size(const struct tree *t, const struct node *n, uint64_t *ret);
 
 /* Return true if opening the node with these flags opens a view for writing; if so, call
  * tensors_open(). */

@@ -41,6 +41,7 @@ struct tree_options {
     void *find_arg;
     struct logger log;                /* may be called from any thread */
     bool partial;                     /* show an incomplete download */
+    uint32_t slot;                    /* in the numbers of the nodes (files.h) */
     enum files_views views;           /* determines which files directories list */
     unsigned history;                 /* number of states of the keys to keep; 0: none */
     bool set_uid, set_gid, set_umask; /* override the attributes of the model's file */

@@ -301,7 +301,6 @@ TEST("node numbers that were never issued are refused")
                               ino_row(2),
                               ino_make(NODE_TENSOR, UINT32_MAX, 0),
                               ino_key(UINT32_MAX),
-                              ino_in_slot(1, INO_ROOT),
                               UINT64_MAX,
                               ino_make(NODE_TENSOR, 6, 0),
                               ino_key(7),
