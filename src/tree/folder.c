@@ -106,13 +106,7 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     struct node n = ino_node(ino);
     if (!ino || f.removed || f.hidden >> n.row & 1)
         return -ENOENT;
-    r = node_known(t, &v, &n);
-    if (r < 0)
-        return r;
-    r = node_entry(t, &v, &n, ret);
-    if (r < 0)
-        node_forget(t, &n, 1);
-    return r;
+    return node_entry(t, &v, &n, ret);
 }
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -148,7 +142,6 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 {
     struct node at = ino_node(node);
-    node_forget(t, &at, n);
     if (at.kind == NODE_KEY)
         live_forget(t->meta, at.number, n);
 }
