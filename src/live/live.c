@@ -222,15 +222,10 @@ bool live_is_file(struct live *l, const struct stat *st)
     return l->started && !l->busy && l->file->id.dev == st->st_dev && l->file->id.ino == st->st_ino;
 }
 
-bool live_idle(struct live *l, bool helpers)
+bool live_idle(struct live *l)
 {
     LOCKED(&l->lock);
-    bool kept = overlay_is_pending(l) || !queue_is_idle(l) || l->made.file || l->tensors.fresh;
-    for (struct link *k = NULL; !kept && !helpers && (k = table_each(&l->tensors.by_number, k));)
-        kept = ((struct object *)k)->drafts;
-    for (const struct name *x = l->first; x && !kept && !helpers; x = x->next)
-        kept = x->file && x->file->kind != FILE_KEY;
-    return !kept;
+    return !(overlay_is_pending(l) || !queue_is_idle(l) || l->made.file || l->tensors.fresh);
 }
 
 /* ---- undo ---- */

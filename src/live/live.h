@@ -130,8 +130,8 @@ struct live_counts {
 struct live_counts live_count(struct live *l);
 /* True if the model's file, as opened or after the last edit, is this one, and no edit is being written. */
 bool live_is_file(struct live *l, const struct stat *st);
-/* True if dropping the state loses nothing while no file is open. helpers: helpers may be lost. */
-bool live_idle(struct live *l, bool helpers);
+/* True if dropping the state while no file is open loses nothing but helpers. */
+bool live_idle(struct live *l);
 
 /* ---- undo ---- */
 

@@ -74,7 +74,7 @@ static void handle_unref(struct handle *h)
         return;
     room_free(h);
     if (h->file)
-        (void)shelf_release(h->file);
+        shelf_release(h->file);
     if (h->dir)
         shelf_closedir(h->dir);
     free(h);
@@ -198,7 +198,7 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
     struct handle *h = calloc(1, sizeof(*h));
     if (!h) {
         if (file)
-            (void)shelf_release(file);
+            shelf_release(file);
         if (dir)
             shelf_closedir(dir);
         return NULL;

@@ -168,7 +168,7 @@ static bool is_covered(const struct session *s)
  * mount is in use again. */
 static void leave_idle(struct session *s)
 {
-    if (shelf_sync(s->m.shelf) == 0 && !is_covered(s))
+    if (shelf_sync(s->m.shelf, &(struct live_wait){0}) == 0 && !is_covered(s))
         (void)mount_take_down(s->o->mountpoint, false, NULL);
 }
 
@@ -201,7 +201,8 @@ static void *watch_signals(void *arg)
         return NULL;
     atomic_store(&s->m.ending, true);
     shelf_stop(s->m.shelf, true);
-    (void)shelf_sync(s->m.shelf); /* what cannot be written is logged at the end */
+    (void)shelf_sync(s->m.shelf,
+                     &(struct live_wait){0}); /* what cannot be written is logged at the end */
     end_loop(s);
     return NULL;
 }

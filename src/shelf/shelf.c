@@ -146,72 +146,45 @@ static void each_use(struct shelf *s, void (*call)(const struct use *u, void *ar
         slots_each(&s->slots, call, arg);
 }
 
-/* A call that writes the edits of several models, and ends with the last of them. */
-struct sync_all {
+/* A model whose edits are being written, in a list. */
+struct sync {
+    struct tree_call call; /* must come first */
     struct live_wait *then;
-    atomic_uint left; /* models that have not answered, and one more until all were asked */
-    atomic_int first; /* the first error; 0: none so far */
+    struct sync *next;
 };
-
-struct sync_one {
-    struct live_wait wait; /* must come first */
-    struct sync_all *all;
-};
-
-static void sync_answer(struct sync_all *all, int result)
-{
-    int none = 0;
-    if (result < 0)
-        (void)atomic_compare_exchange_strong(&all->first, &none, result);
-    if (atomic_fetch_sub(&all->left, 1) != 1)
-        return;
-    struct live_wait *w = all->then;
-    result = atomic_load(&all->first);
-    free(all);
-    w->done(w, result);
-}
-
-static void sync_done(struct live_wait *w, int result)
-{
-    struct sync_all *all = ((struct sync_one *)w)->all;
-    free(w);
-    sync_answer(all, result);
-}
 
 static bool sync_stopped(struct live_wait *w)
 {
-    struct live_wait *then = ((struct sync_one *)w)->all->then;
+    struct live_wait *then = ((struct sync *)w)->then;
     return then->stopped && then->stopped(then);
 }
 
 static void sync_begin(const struct use *u, void *arg)
 {
-    struct sync_all *all = arg;
-    struct sync_one *one = malloc(sizeof(*one));
-    (void)atomic_fetch_add(&all->left, 1);
+    struct sync *all = arg, *one = malloc(sizeof(*one));
     if (!one) {
-        sync_answer(all, -ENOMEM);
+        all->call.result = -ENOMEM;
         return;
     }
-    *one = (struct sync_one){
-        .wait = {.done = sync_done, .request = all->then->request, .stopped = sync_stopped},
-        .all = all};
-    int r = tree_fsyncdir(u->tree, &one->wait);
+    *one = (struct sync){.call = TREE_CALL, .then = all->then, .next = all->next};
+    one->call.wait.request = all->then->request;
+    one->call.wait.stopped = sync_stopped;
+    all->next = one;
+    int r = tree_fsyncdir(u->tree, &one->call.wait);
     if (r != LIVE_PARKED)
-        sync_done(&one->wait, r);
+        tree_call_done(&one->call.wait, r);
 }
 
-static int sync_all(struct shelf *s, struct live_wait *w)
+int shelf_sync(struct shelf *s, struct live_wait *w)
 {
-    struct sync_all *all = malloc(sizeof(*all));
-    if (!all)
-        return -ENOMEM;
-    all->then = w;
-    atomic_init(&all->left, 1);
-    atomic_init(&all->first, 0);
-    each_use(s, sync_begin, all);
-    sync_answer(all, 0);
-    return LIVE_PARKED;
+    struct sync all = {.then = w};
+    each_use(s, sync_begin, &all);
+    for (struct sync *one; (one = all.next); free(one)) {
+        const int r = tree_call_end(&one->call, LIVE_PARKED);
+        all.call.result = all.call.result < 0 ? all.call.result : r;
+        all.next = one->next;
+    }
+    return all.call.result;
 }
 
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
@@ -219,15 +192,9 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
     CLEANUP(slot_leave) struct use u;
     int r = enter(s, node, &u);
     if (r == 0 && is_root(&u))
-        return sync_all(s, w);
+        return shelf_sync(s, w);
     /* a model that is not open has nothing to write */
     return r < 0 || !u.tree ? r : tree_fsyncdir(u.tree, w);
-}
-
-int shelf_sync(struct shelf *s)
-{
-    struct tree_call c = TREE_CALL;
-    return tree_call_end(&c, sync_all(s, &c.wait));
 }
 
 static void stop_use(const struct use *u, void *abandon)
@@ -628,7 +595,7 @@ static int open_own(struct shelf *s, const struct use *u, int flags, struct tree
         return -ENOMEM;
     int r = text ? store_text(s, u->slot, &f->text) : error_text(u, &f->text);
     if (r < 0)
-        (void)tree_release(f);
+        tree_release(f);
     else
         *ret = f;
     return r == -ENOENT ? -ESTALE : r;
@@ -654,12 +621,11 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
     return r;
 }
 
-int shelf_release(struct tree_file *f)
+void shelf_release(struct tree_file *f)
 {
     struct use u = {.slot = f->owner};
-    int r = tree_release(f);
+    tree_release(f);
     slot_leave(&u);
-    return r;
 }
 
 /* ---- edits ---- */

@@ -40,9 +40,9 @@ struct shelf_options {
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
 /* Write pending edits. Returns 0, or -errno if an edit was lost; the loss is logged. */
 int shelf_finish(struct shelf *s);
-/* Write the accepted edits of all models at the same time, and wait until all are written. Returns
- * 0, or -errno if an edit could not be written. */
-int shelf_sync(struct shelf *s);
+/* Write the accepted edits of all models at the same time, and wait until all are written; w->done() is
+ * not called. Returns 0, or -errno if an edit could not be written. */
+int shelf_sync(struct shelf *s, struct live_wait *w);
 /* Sync a directory: write the accepted edits of its model or, for the root of a directory of models,
  * of all models. May return LIVE_PARKED. */
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
@@ -81,7 +81,7 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
 /* Handle truncate(2) of a file that the caller has not opened. May return LIVE_PARKED. */
 int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w);
-int shelf_release(struct tree_file *f);
+void shelf_release(struct tree_file *f);
 
 /* Begin to use the tree that contains a node, opening the tree if it is closed. Returns 0, -errno if
  * the tree cannot be opened, or `otherwise` for a node outside any tree. Call shelf_leave() even on

@@ -11,6 +11,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/sys.h"
 #include "edit/open.h"
 
@@ -86,7 +87,7 @@ static struct shelf_slot *new_slot(struct slots *s, struct shelf_item *i)
 static bool can_close(const struct shelf_slot *slot)
 {
     return slot->tree && !slot->uses &&
-           (!tree_edited(slot->tree) || (slot->spent && tree_idle(slot->tree, true)));
+           (!tree_edited(slot->tree) || (slot->spent && tree_idle(slot->tree)));
 }
 
 /* Close a model. The lock is released meanwhile. */
@@ -109,16 +110,6 @@ static void close_model(struct shelf_slot *slot)
     drop_unused(slot);
 }
 
-/* Returns true if few descriptors are left: new ones get the lowest free number. */
-static bool files_are_short(const struct slots *s)
-{
-    struct rlimit most;
-    int fd = fcntl(s->paths->fd, F_DUPFD_CLOEXEC, 0);
-    if (fd >= 0)
-        (void)close(fd);
-    return fd < 0 || (getrlimit(RLIMIT_NOFILE, &most) == 0 && (rlim_t)fd > most.rlim_cur / 2);
-}
-
 /* Close models whose files are gone, that have been idle for long, or that are beyond the bounds, or
  * all that are idle. Returns true if any was closed. */
 static bool close_idle(struct slots *s, bool all)
@@ -133,9 +124,8 @@ static bool close_idle(struct slots *s, bool all)
                 if (!oldest || slot->spent || when_before(&slot->used, &oldest->used))
                     oldest = slot;
             }
-        s->grown = s->grown && oldest && files_are_short(s);
-        if (!oldest || !(all || oldest->spent || idle > IDLE_MAX ||
-                         when_past(&oldest->used, IDLE) || s->grown))
+        if (!oldest ||
+            !(all || oldest->spent || idle > s->idle_max || when_past(&oldest->used, IDLE)))
             return closed;
         close_model(oldest);
     }
@@ -156,7 +146,6 @@ static bool close_swept(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&s->lock);
-    s->grown = true;
     (void)close_idle(s, false);
     *again = when_after(SWEEP * 1000);
     return s->open != NULL;
@@ -191,7 +180,7 @@ void slot_leave(struct use *u)
     LOCKED(&s->lock);
     slot->used = when_now();
     slot->uses--;
-    if (slot->tree && (slot->spent || s->grown))
+    if (slot->tree && slot->spent)
         (void)close_idle(s, false); /* also drops the slot if it closes its model */
     else
         drop_unused(slot);
@@ -387,11 +376,11 @@ static int take_tree(struct slots *s, struct shelf_slot *slot, struct tree **t)
     *t = NULL;
     slot->next = s->open;
     s->open = slot;
-    s->grown = true;
     if (!s->sweeps)
         s->sweeps = pool_join(&s->sweep, close_swept) == 0;
     if (s->sweeps)
         pool_call_at(&s->sweep, &later);
+    (void)close_idle(s, false);
     return 0;
 }
 
@@ -446,7 +435,10 @@ int slot_open(struct use *u, struct err *e)
 
 void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o)
 {
+    struct rlimit files = {.rlim_cur = RLIM_INFINITY};
     *s = (struct slots){.paths = p, .opt = o};
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    s->idle_max = min_u64(IDLE_MAX, files.rlim_cur / 16); /* a model has several files open */
     lock_init(&s->lock);
 }
 

@@ -53,7 +53,7 @@ struct slots {
     struct shelf_slot *open; /* the open models */
     struct pool_job sweep;   /* closes idle models */
     bool sweeps;             /* `sweep` has joined the pool */
-    bool grown;              /* more descriptors may be open than when they were last counted */
+    uint64_t idle_max;       /* how many models stay open without use */
     int failed;              /* error of an edit that was lost when a model was closed */
 };
 

@@ -184,7 +184,7 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     if (r == 0)
         r = buf_error(&f->text);
     if (r < 0)
-        (void)tree_release(f);
+        tree_release(f);
     else
         *ret = f;
     return r;
@@ -200,10 +200,10 @@ bool tree_ahead(const struct tree_file *f)
     return f->decodes && !f->tree->opt.tensors;
 }
 
-int tree_release(struct tree_file *f)
+void tree_release(struct tree_file *f)
 {
     if (!f)
-        return 0;
+        return;
     if (f->view)
         live_view_release(f->tree->meta, f->view);
     if (f->live)
@@ -215,7 +215,6 @@ int tree_release(struct tree_file *f)
     image_unref(f->image);
     buf_free(&f->text);
     free(f);
-    return 0;
 }
 
 void tree_reply_done(struct reply *r)
@@ -261,7 +260,7 @@ int tree_truncate_unopened(struct tree *t, uint64_t node, uint64_t size, struct 
     r = tree_truncate(f, size, NULL);
     if (r == 0)
         r = tree_flush(f, w);
-    (void)tree_release(f);
+    tree_release(f);
     return r;
 }
 

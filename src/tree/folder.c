@@ -326,7 +326,7 @@ static int create_key(struct tree *t, const char *name, int flags, struct tree_e
         return -ENOMEM;
     int r = live_create(t->meta, name, flags, &a, &f->live);
     if (r < 0) {
-        (void)tree_release(f);
+        tree_release(f);
         return r;
     }
     f->node.number = a.number;
@@ -369,7 +369,9 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
     int r = begin_names(t, &dir, name);
     if (r == NAMES_TENSORS) {
         r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
-        return r < 0 ? r : tree_release(f);
+        if (r == 0)
+            tree_release(f);
+        return r;
     }
     if (r == 0)
         r = live_make(t->meta, name, &a);

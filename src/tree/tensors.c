@@ -137,7 +137,7 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     if (r == 0)
         r = node_entry(t, &v, &f->node, ret);
     if (r < 0) {
-        (void)tree_release(f);
+        tree_release(f);
         return r;
     }
     *file = f;

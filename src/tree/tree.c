@@ -475,9 +475,9 @@ struct live *tree_live(const struct tree *t)
 
 /* ---- unused trees ---- */
 
-bool tree_idle(struct tree *t, bool helpers)
+bool tree_idle(struct tree *t)
 {
-    return atomic_load(&t->open) == 0 && live_idle(t->meta, helpers);
+    return atomic_load(&t->open) == 0 && live_idle(t->meta);
 }
 
 uint64_t tree_identity(const struct tree *t)

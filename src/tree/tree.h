@@ -71,9 +71,8 @@ int tree_finish(struct tree *t);
 void tree_backup(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
-/* Return true if nothing is open and closing the tree would lose nothing (with `helpers`: nothing
- * but helpers in metadata/ and beside views). */
-bool tree_idle(struct tree *t, bool helpers);
+/* Return true if nothing is open and closing the tree would lose nothing but helpers. */
+bool tree_idle(struct tree *t);
 /* Return what edits the model, for calls that need nothing else of the tree. */
 struct live *tree_live(const struct tree *t);
 /* Return true if another program changed a file of the model. Accesses the disk. */

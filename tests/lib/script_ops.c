@@ -238,7 +238,7 @@ static void settle(const struct run *r)
 
 void script_release(struct run *r, struct handle *h)
 {
-    (void)tree_release(h->f);
+    tree_release(h->f);
     settle(r);
     tree_forget(r->t, h->node, 1);
     *h = (struct handle){0};

@@ -85,7 +85,7 @@ static int write_through(struct tree *t, const char *name, int flags, const void
         r = tree_write(f, 0, text, n, NULL);
     if (f) { /* the kernel flushes and releases even after a failed write */
         int flushed = tree_waited(&w, tree_flush(f, tree_wait(&w)));
-        (void)tree_release(f);
+        tree_release(f);
         r = r ? r : flushed;
     }
     let_go(t, node);

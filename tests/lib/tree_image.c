@@ -137,7 +137,7 @@ ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, 
     if (got == 0)
         got = take(&r, n, dst);
     tree_reply_done(&r);
-    (void)tree_release(f);
+    tree_release(f);
     free(r.scratch);
     return got;
 }

@@ -179,7 +179,7 @@ static void forget_later(struct kernel *k, struct object *o)
 
 static void release(struct kernel *k, struct handle *h)
 {
-    (void)tree_release(h->f);
+    tree_release(h->f);
     if (h->tensor != NOT_OF_TENSOR)
         tensors_released(k, h);
     h->o->handles--;
@@ -200,7 +200,7 @@ static void end_late(struct kernel *k, unsigned i)
     } else if (h) {
         const struct op op = {.kind = OP_RELEASE, .handle = (uint8_t)h->number};
         (void)begin(p, &op);
-        (void)tree_release(h->f);
+        tree_release(h->f);
         (void)answer(p, 0, 0);
         h->o->handles--;
         k->used[h->number] = false;
@@ -572,7 +572,7 @@ static void step_read(struct program *p, const struct step *s)
     r = tree_open_file(k->t, o->node, O_RDONLY, &f);
     if (r == 0) {
         r = (int)kernel_read(f, sizeof(text), text);
-        (void)tree_release(f);
+        tree_release(f);
     }
     oracle_answer_read(of(k), p->number, text, r);
     end(p);
@@ -631,7 +631,7 @@ static void step_view(struct program *p, bool json)
         if (n >= 0 && n != e.attr.st_size)
             sched_fail("a view has %zd bytes, its size is %lld", n, (long long)e.attr.st_size);
         bytes[n > 0 ? n : 0] = '\0';
-        (void)tree_release(f);
+        tree_release(f);
         r = n < 0 ? (int)n : 0;
         if (r == 0 && !k->rough) {
             if (json)

@@ -56,7 +56,7 @@ static int create_in(struct tree *t, uint64_t node, const char *name, struct tre
 {
     struct tree_file *f = NULL;
     int r = tree_create(t, node, name, O_RDWR | O_CREAT | O_EXCL, e, &f);
-    (void)tree_release(f);
+    tree_release(f);
     return r;
 }
 
@@ -92,7 +92,7 @@ static int open_as(struct tree *t, uint64_t node, int flags, enum use use)
         r = tree_waited(&w, tree_flush(f, tree_wait(&w)));
     if (r == 0 && use == FLUSH)
         r = tree_waited(&w, tree_fsync(f, tree_wait(&w)));
-    (void)tree_release(f);
+    tree_release(f);
     return r;
 }
 

@@ -165,7 +165,7 @@ static void check_file(const struct tree_image *m, const struct tree_entry *e)
     CU_ASSERT_EQUAL(e->attr.st_nlink, 1);
     CU_ASSERT_TRUE(e->attr.st_blocks * 512 >= e->attr.st_size);
     CU_ASSERT_EQUAL(e->attr.st_mode & 0111, 0);
-    (void)tree_release(f);
+    tree_release(f);
     free(r.scratch);
 }
 
