@@ -42,7 +42,7 @@ static int check_spot(const char *path, const char *shown, struct err *e)
     if (r < 0)
         return err_set(e, r, "cannot list mounts: %s", strerror(-r));
     const struct mount *m = mounts_around(&ms, path);
-    if (!m || !mount_is_ggufs(m))
+    if (!m)
         return 0;
     if (strcmp(m->at, path) != 0)
         return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,

@@ -19,11 +19,9 @@
 
 #include "base/lock.h"
 #include "base/sys.h"
-#include "model/shards.h"
 #include "mount/log.h"
 #include "mount/proc.h"
 #include "text/json.h"
-#include "text/name.h"
 
 /* Attempts to unmount a mount in use, which programs that are just ending may hold, and the
  * milliseconds between them. */
@@ -33,8 +31,9 @@
 #define PATIENCE 10
 #define LOOK_AGAIN 5
 
-/* The attribute of a mount that says why it is read-only. */
+/* The attribute of a mount that says why it is read-only, and that of metadata/ that restores the keys. */
 #define READ_ONLY "user.gguf.readonly"
+#define UNDO "user.gguf.undo"
 
 extern char **environ;
 
@@ -257,82 +256,17 @@ int mnt_unmount(const char *mountpoint, struct err *e)
 
 /* ---- a model in a mount ---- */
 
-static int undo_there(const char *at, const char *number, struct buf *said)
-{
-    const int r = setxattr(at, "user.gguf.undo", number, strlen(number), 0) < 0 ? -errno : 0;
-    if (r != -EACCES && r != -EROFS) /* else the daemon was not asked */
-        (void)add_attribute(at, "user.gguf.undo", said);
-    return r;
-}
-
-/* Return the real path of a model or, if it is split, of its first shard. */
-static char *real_model(const char *operand)
-{
-    struct shards s;
-    char *first = shards_find(&s, operand) < 0 ? NULL : shards_path(&s, 0);
-    char *real = first ? realpath(first, NULL) : NULL;
-    shards_free(&s);
-    free(first);
-    return real;
-}
-
-/* Return the mount of ggufs that contains an operand, whose real path is `path`, or NULL. */
-static const struct mount *ggufs_around(const struct mounts *ms, const char *path)
-{
-    const struct mount *m = path ? mounts_around(ms, path) : NULL;
-    return m && mount_is_ggufs(m) ? m : NULL;
-}
-
-/* Append the path of a model in a mount of a directory, from its path below that directory. */
-static void add_names(const char *rest, struct buf *at)
-{
-    char name[TREE_NAME_MAX + 1];
-    for (size_t n; *(rest += strspn(rest, "/")); rest += n) {
-        n = strcspn(rest, "/");
-        (void)name_encode(rest, n, name);
-        buf_char(at, '/');
-        buf_str(at, name);
-    }
-}
-
-/* Return whether a directory in a mount shows this model, and not another of that name. */
-static bool shows(const char *at, const char *model)
-{
-    CLEANUP(buf_free) struct buf source = BUF_INIT;
-    struct stat a, b;
-    (void)add_attribute(at, "user.gguf.source", &source);
-    buf_char(&source, '\0');
-    return !buf_error(&source) && stat(buf_text(&source), &a) == 0 && stat(model, &b) == 0 &&
-           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-/* Find the mount that contains the operand, or else serves its model. Appends the operand's path there,
- * NUL-terminated, and sets *model (to be freed) if it is to be shown there. */
-static const struct mount *find_mount(const struct mounts *ms, const char *operand, struct buf *at,
-                                      char **model)
-{
-    char *path = mounts_path(operand), *real = NULL;
-    const struct mount *m = ggufs_around(ms, path);
-    if (m) {
-        buf_str(at, path);
-    } else if ((real = real_model(operand)) && (m = mounts_editing(ms, real))) {
-        buf_str(at, m->at);
-        add_names(real + strlen(m->source), at);
-    }
-    buf_char(at, '\0');
-    free(path);
-    *model = real;
-    return m;
-}
-
 static int undo_at(const char *at, const char *number, struct buf *said, struct err *e)
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT, metadata = BUF_INIT;
     buf_str(&metadata, at);
     buf_add(&metadata, "/metadata", sizeof("/metadata"));
-    int r = buf_error(&metadata);
-    if (r == 0)
-        r = undo_there(buf_text(&metadata), number, &line);
+    if (buf_error(&metadata))
+        return err_set(e, -ENOMEM, "no memory");
+    const char *keys = buf_text(&metadata);
+    const int r = setxattr(keys, UNDO, number, strlen(number), 0) < 0 ? -errno : 0;
+    if (r != -EACCES && r != -EROFS) /* else the daemon was not asked */
+        (void)add_attribute(keys, UNDO, &line);
     if (r < 0)
         return err_set(e, r, "%.*s", line.len ? (int)line.len : (int)strlen(strerror(-r)),
                        line.len ? buf_text(&line) : strerror(-r));
@@ -343,28 +277,25 @@ static int undo_at(const char *at, const char *number, struct buf *said, struct 
 int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
-    CLEANUP(buf_free) struct buf at = BUF_INIT;
-    char *model = NULL;
+    char *path = mounts_path(operand);
     int r = mounts_load(&ms);
-    const struct mount *m = r == 0 ? find_mount(&ms, operand, &at, &model) : NULL;
-    if (r == 0)
-        r = buf_error(&at);
+    const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
     if (r < 0)
         r = err_set(e, r, "cannot list mounts: %s", strerror(-r));
     else if (!m)
         r = 1;
     else if ((r = become_owner(m, e)) == 0)
-        r = model && !shows(buf_text(&at), model) ? 1 : undo_at(buf_text(&at), number, said, e);
-    free(model);
+        r = undo_at(path, number, said, e);
+    free(path);
     return r;
 }
 
 char *mnt_model(const char *operand)
 {
-    CLEANUP(mounts_free) struct mounts ms = {0};
+    CLEANUP(mounts_free) struct mounts ms;
     CLEANUP(buf_free) struct buf model = BUF_INIT;
     char *path = mounts_path(operand);
-    const int r = mounts_load(&ms) == 0 && ggufs_around(&ms, path)
+    const int r = mounts_load(&ms) == 0 && mounts_around(&ms, path)
                       ? add_attribute(path, "user.gguf.source", &model)
                       : 0;
     if (!model.len)

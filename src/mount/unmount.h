@@ -41,10 +41,9 @@ int mnt_unmount(const char *mountpoint, struct err *e);
 
 /*
  * Restore the keys of a mounted model to a state of the history, given by its number ("0": before
- * the last edits). `operand` is a mount point, the model's directory in a mount, or the file of a
- * model that is mounted alone. Run by root, this process becomes the user that made the mount.
- * Appends what was done to `said`. Returns 0, 1 (`operand` is none of these), or -errno with the
- * reason.
+ * the last edits). `operand` is a mount point, or the model's directory in a mount. Run by root, this
+ * process becomes the user that made the mount. Appends what was done to `said`. Returns 0, 1
+ * (`operand` is not in a mount), or -errno with the reason.
  */
 int mnt_undo(const char *operand, const char *number, struct buf *said, struct err *e);
 /* Return the real path of the file of a model that is given by a mount point or its directory in a

@@ -150,11 +150,10 @@ const struct mount *mounts_around(const struct mounts *ms, const char *path)
 {
     struct statx st;
     /* the mask is 0, because a user without access to the mount may not request attributes */
-    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
+    if (!path || statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
         return NULL;
     for (size_t i = ms->n; i-- > 0;)
-        if ((uint64_t)ms->mount[i].id == st.stx_mnt_id)
+        if ((uint64_t)ms->mount[i].id == st.stx_mnt_id && mount_is_ggufs(&ms->mount[i]))
             return &ms->mount[i];
-    errno = ENOENT;
     return NULL;
 }

@@ -49,7 +49,7 @@ void mounts_free(struct mounts *ms);
 char *mounts_path(const char *given);
 /* Get the real path of an open file. Returns false, with an empty path, if it is not known. */
 bool path_of_fd(int fd, char ret[PATH_MAX]);
-/* Return the mount that contains this real path, or NULL with errno. */
+/* Return the mount of ggufs that contains this real path (or NULL), or NULL. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
 
 /* Read a file to its end, or until there are more than `most` bytes. Closes the descriptor. Returns

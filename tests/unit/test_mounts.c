@@ -74,24 +74,13 @@ TEST("malformed lines of the mount table are refused")
     }
 }
 
-/* Returns false in a chroot whose root is an ordinary directory, as in package builders: such a root
- * is not in any list of mounts. Also returns false under qemu 7, whose statx(2) reports no number of
- * a mount. */
-static bool root_is_mounted(void)
-{
-    struct statx st;
-    return statx(AT_FDCWD, "/", 0, STATX_BASIC_STATS, &st) < 0 ||
-           (st.stx_mnt_id != 0 && (!(st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) ||
-                                   (st.stx_attributes & STATX_ATTR_MOUNT_ROOT)));
-}
-
-/* This process's root is found. */
+/* The root is a mount, but none of ggufs. */
 TEST("the mount table of this process is read")
 {
     CLEANUP(mounts_free) struct mounts ms;
     CU_ASSERT_EQUAL_FATAL(mounts_load(&ms), 0);
-    const struct mount *root = mounts_around(&ms, "/");
-    CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
+    CU_ASSERT_TRUE(ms.n > 0);
+    CU_ASSERT_PTR_NULL(mounts_around(&ms, "/"));
 }
 
 TEST("of several mounts on a directory, the last one counts")
