@@ -157,18 +157,17 @@ static dev_t device_there(const struct session *s)
     return m ? m->dev : 0;
 }
 
-/* Return true if another file system is mounted over the mount, or in its place. */
-static bool is_covered(const struct session *s)
+/* Return false if another file system is mounted over the mount, or in its place. */
+static bool is_there(const struct session *s)
 {
-    const dev_t there = device_there(s);
-    return s->dev && there && there != s->dev;
+    return device_there(s) == s->dev;
 }
 
 /* Unmount an idle mount, unless an edit cannot be written. Unmounting ends the loop, or fails if the
  * mount is in use again. */
 static void leave_idle(struct session *s)
 {
-    if (shelf_sync(s->m.shelf, &(struct live_wait){0}) == 0 && !is_covered(s))
+    if (shelf_sync(s->m.shelf, &(struct live_wait){0}) == 0 && is_there(s))
         (void)mount_take_down(s->o->mountpoint, false, NULL);
 }
 
@@ -287,7 +286,7 @@ static int serve_mount(struct session *s, struct err *e)
     (void)kill(getpid(), SIGTERM);
     thread_join(&s->watch);
     /* the connection has ended although it is mounted: umount -f while programs have files open */
-    const bool cut_off = s->dev && device_there(s) == s->dev;
+    const bool cut_off = s->dev && is_there(s);
     shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || cut_off);
     handles_end(&s->m.handles);
     const int lost = shelf_finish(s->m.shelf);
@@ -316,7 +315,6 @@ static int run_mounted(struct session *s, struct err *e)
     char model[SHOW_MAX];
     const struct mnt_options *o = s->o;
     s->dev = device_there(s);
-    shelf_mounted(s->m.shelf, s->dev);
     say_read_only(o, s->m.shelf);
     int r = fuse_daemonize(o->cmd.foreground);
     if (r < 0)
@@ -325,7 +323,7 @@ static int run_mounted(struct session *s, struct err *e)
         announce(s);
         r = serve_mount(s, e);
     }
-    if (!is_covered(s)) /* libfuse unmounts whatever is on the mount point */
+    if (is_there(s)) /* libfuse unmounts whatever is on the mount point */
         fuse_session_unmount(s->se);
     fuse_session_destroy(s->se);
     if (r < 0 && !o->cmd.foreground) /* standard error is now /dev/null */

@@ -23,7 +23,7 @@
 
 bool paths_bar(const struct paths *p, const struct mount *m)
 {
-    return mount_is_ggufs(m) || (p->own && m->dev == p->own);
+    return mount_is_ggufs(m) || (p->own && strcmp(m->at, p->own) == 0);
 }
 
 /* Returns true also if the list of mounts cannot be read. */

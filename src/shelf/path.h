@@ -31,10 +31,10 @@
 
 /* A shelf's directory. */
 struct paths {
-    int fd;      /* owned; O_PATH */
-    char *path;  /* owned; the real path */
-    bool shared; /* other users can access the mount, so links are restricted */
-    dev_t own;   /* device of the shelf's own mount; 0: not mounted yet */
+    int fd;          /* owned; O_PATH */
+    char *path;      /* owned; the real path */
+    bool shared;     /* other users can access the mount, so links are restricted */
+    const char *own; /* the mount point of the shelf; NULL: not known. Not owned */
 };
 
 #define PATHS_NONE ((struct paths){.fd = -1})

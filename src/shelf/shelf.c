@@ -85,7 +85,7 @@ static int begin_folder(struct shelf *s, const char *path, struct err *e)
     if (s->opt.tree.edit_hash_names)
         return err_set(e, -EINVAL, "is a directory: -o hashnames=edit is for a mount of one model");
     int r = paths_begin(&s->paths, path, s->opt.strict, e);
-    const char *at = s->opt.mountpoint;
+    const char *at = s->paths.own = s->opt.mountpoint;
     if (r == 0 && at && (path_below(at, s->paths.path) || path_below(s->paths.path, at)))
         r = err_set(e, -EINVAL,
                     "the mount point is in the directory, or above it: mount it elsewhere");
@@ -221,11 +221,6 @@ void shelf_interrupt(struct shelf *s, const void *request)
 
 /* ---- facts ---- */
 
-void shelf_mounted(struct shelf *s, dev_t dev)
-{
-    s->paths.own = dev; /* no request is served yet */
-}
-
 bool shelf_writable(const struct shelf *s)
 {
     return s->one ? tree_writable(s->one) : !s->opt.tree.read_only && !s->store;
@@ -285,26 +280,18 @@ static mode_t type_of(enum place_kind kind)
                                                        : S_IFDIR;
 }
 
-/* Set owner, group and mode from the rights in g, unless options override them. Whoever may list a
- * directory that stands for a file may read the file. */
-static void set_rights(const struct shelf *s, const struct grant *g, enum place_kind kind,
-                       struct tree_entry *e)
+/* Return the mode of what stands for a file with the rights g. Whoever may list a directory that stands
+ * for a file may read the file. */
+static mode_t own_mode(const struct tree_options *o, const struct grant *g, enum place_kind kind)
 {
-    const struct tree_options *o = &s->opt.tree;
-    const bool folder = type_of(kind) == S_IFDIR,
-               itself = folder && !place_is_model(kind) && kind != PLACE_LINKS;
-    mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
-    if (kind == PLACE_LINK) {
-        e->attr.st_mode |= 0777;
-        return;
-    }
-    if (!itself && !o->set_umask && g->uid == geteuid())
+    const mode_t type = type_of(kind);
+    const bool itself = type == S_IFDIR && !place_is_model(kind) && kind != PLACE_LINKS;
+    mode_t from = grant_shown(o, *g).bits;
+    if (kind == PLACE_LINK || itself)
+        return type | (itself ? from : 0777);
+    if (!o->set_umask && g->uid == geteuid())
         from |= 0400; /* so that users can read why their own model cannot be read */
-    e->attr.st_uid = o->set_uid ? o->uid : g->uid;
-    e->attr.st_gid = o->set_gid ? o->gid : g->gid;
-    e->attr.st_mode |= from & (itself ? 0777 : 0444);
-    if (folder && !itself)
-        e->attr.st_mode |= (from & 0444) >> 2;
+    return type | (from & 0444) | (type == S_IFDIR ? (from & 0444) >> 2 : 0);
 }
 
 /* Get the entry of a node that is in no tree; with `look`, look at its file again. */
@@ -312,7 +299,6 @@ static int own_entry(struct shelf *s, const struct use *u, bool look, struct tre
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     const enum place_kind kind = use_kind(u);
-    const uint64_t node = own_node(u);
     struct stat st;
     struct grant g;
     int r = kind == PLACE_ERROR  ? error_text(u, &text)
@@ -322,20 +308,13 @@ static int own_entry(struct shelf *s, const struct use *u, bool look, struct tre
         r = slot_facts(u->slot, look, &st, &g);
     if (r < 0)
         return r;
-    const off_t size = kind == PLACE_TEXT ? st.st_size : (off_t)text.len;
-    *ret = (struct tree_entry){.node = node,
-                               .attr = {.st_ino = node,
-                                        .st_mode = type_of(kind),
-                                        .st_nlink = 1, /* of a directory: unknown */
-                                        .st_size = size,
-                                        .st_blocks = (blkcnt_t)((size + 511) / 512),
-                                        .st_blksize = 4096,
-                                        .st_atim = st.st_mtim,
-                                        .st_mtim = st.st_mtim,
-                                        .st_ctim = st.st_mtim},
+    const struct grant shown = grant_shown(&s->opt.tree, g);
+    *ret = (struct tree_entry){.node = own_node(u),
+                               .attr.st_ino = own_node(u),
                                .name_for = kind != PLACE_ERROR,
                                .attr_for = kind != PLACE_ERROR};
-    set_rights(s, &g, kind, ret);
+    entry_fill(ret, own_mode(&s->opt.tree, &g, kind), &shown,
+               kind == PLACE_TEXT ? (uint64_t)st.st_size : text.len, st.st_mtim);
     return 0;
 }
 

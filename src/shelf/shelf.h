@@ -51,8 +51,6 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
 void shelf_stop(struct shelf *s, bool abandon);
 void shelf_close(struct shelf *s);
 
-/* Set the device of the shelf's own mount, on which nothing may be accessed. */
-void shelf_mounted(struct shelf *s, dev_t dev);
 bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
 /* Return the real path of the model or directory; it is valid until shelf_close(). */

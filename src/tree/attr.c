@@ -48,6 +48,12 @@ struct grant grant_below(const struct grant *g, const struct grant *dir)
     return (struct grant){g->uid, g->gid, g->bits & (0700 | kept)};
 }
 
+struct grant grant_shown(const struct tree_options *o, struct grant g)
+{
+    return (struct grant){o->set_uid ? o->uid : g.uid, o->set_gid ? o->gid : g.gid,
+                          o->set_umask ? 0777 & ~o->umask : g.bits};
+}
+
 /* How old the rights that nodes show may be, in milliseconds. */
 #define RIGHTS_FRESH 1000
 
@@ -106,6 +112,24 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     return 0;
 }
 
+void entry_fill(struct tree_entry *e, mode_t mode, const struct grant *shown, uint64_t size,
+                struct timespec mtime)
+{
+    e->attr = (struct stat){
+        .st_ino = e->attr.st_ino,
+        .st_mode = mode,
+        .st_nlink = 1, /* of a directory: unknown */
+        .st_uid = shown->uid,
+        .st_gid = shown->gid,
+        .st_blksize = IO_SIZE,
+        .st_size = (off_t)size,
+        .st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0)),
+        .st_atim = mtime,
+        .st_mtim = mtime,
+        .st_ctim = mtime,
+    };
+}
+
 /*
  * Return the mode of a node. Its bits derive from those of the files: metadata/ and its files have
  * read and write bits, as do tensors/ and its contents if tensors can be edited; all other nodes
@@ -115,11 +139,10 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, const struc
 {
     const bool editable = n->kind == NODE_KEY || node_is_folder(n, ROOT_METADATA) ||
                           (t->opt.tensors && tensors_in(n));
-    const mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
-    const mode_t mode = from & (editable ? 0666 : 0444);
+    const mode_t mode = g->bits & (editable ? 0666 : 0444);
     if (!node_is_dir(n))
         return S_IFREG | mode;
-    return S_IFDIR | mode | (from & 0444) >> 2;
+    return S_IFDIR | mode | (g->bits & 0444) >> 2;
 }
 
 /* A key's time changes only when that key is written. If a node's content may differ between
@@ -163,24 +186,12 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
                           const struct live_attr *a, struct tree_entry *ret)
 {
     assert(a->size <= INT64_MAX); /* ensured by GGUF_MAX_ELEMENTS */
-    struct timespec mtime = node_mtime(t, v, n, a);
-    const struct grant g = tree_grant(t, v);
+    const struct grant g = grant_shown(&t->opt, tree_grant(t, v));
     brief_entry(t, ino_of(n), n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(n), 0, ret);
     ret->name_for = name_for(t, n);
     ret->attr_for = attr_for(t, n);
-    ret->attr = (struct stat){
-        .st_ino = ret->attr.st_ino,
-        .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, n),
-        .st_nlink = 1, /* of a directory: unknown */
-        .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,
-        .st_gid = t->opt.set_gid ? t->opt.gid : g.gid,
-        .st_blksize = IO_SIZE,
-        .st_size = (off_t)a->size,
-        .st_blocks = (blkcnt_t)(a->size / 512 + (a->size % 512 ? 1 : 0)),
-        .st_atim = mtime,
-        .st_mtim = mtime,
-        .st_ctim = mtime,
-    };
+    entry_fill(ret, a->link ? S_IFLNK | 0777 : node_mode(t, &g, n), &g, a->size,
+               node_mtime(t, v, n, a));
 }
 
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
@@ -249,21 +260,14 @@ static const char *const xattr_names[X_COUNT] = {
     "user.gguf.offset", "user.gguf.error",  "user.gguf.readonly",
     "user.gguf.backup", "user.gguf.source", "user.gguf.undo"};
 
-/* The sets of attributes that kinds of nodes may have. */
-#define IN_SET(x) (1u << (x))
-#define OF_KEY (IN_SET(X_NAME) | IN_SET(X_TYPE) | IN_SET(X_ERROR))
-#define OF_TENSOR (OF_KEY | IN_SET(X_SHAPE) | IN_SET(X_OFFSET))
-#define OF_ROOT (IN_SET(X_ERROR) | IN_SET(X_READ_ONLY) | IN_SET(X_BACKUP) | IN_SET(X_SOURCE))
-
 /* Length of the longest number of a state. */
 #define STATE_MAX 18
 
 /* A node with its attributes as they are now. */
 struct subject {
     struct node n;
-    unsigned set; /* of the attributes that it may have */
-    struct buf text[X_COUNT];
-    bool helper; /* an editor's helper in metadata/ */
+    struct buf text[X_COUNT]; /* empty: the node does not have the attribute */
+    bool helper;              /* an editor's helper in metadata/ */
 };
 
 static void subject_free(struct subject *s)
@@ -272,19 +276,19 @@ static void subject_free(struct subject *s)
         buf_free(&s->text[i]);
 }
 
-/* Return the attribute with this name that the node may have, or -1. */
-static int find_xattr(const struct subject *s, const char *name)
+/* Return the attribute with this name, or -1. */
+static int find_xattr(const char *name)
 {
     for (int i = 0; i < X_COUNT; i++)
-        if (s->set & IN_SET(i) && strcmp(xattr_names[i], name) == 0)
+        if (strcmp(xattr_names[i], name) == 0)
             return i;
     return -1;
 }
 
-/* Return true if the node has an attribute that it may have. Only a shape may be empty. */
+/* Only a shape may be empty. */
 static bool has_xattr(const struct subject *s, int x)
 {
-    return s->text[x].len > 0 || x == X_SHAPE;
+    return x >= 0 && (s->text[x].len > 0 || (x == X_SHAPE && s->text[X_OFFSET].len > 0));
 }
 
 /* Write why editing could not begin, if it could not, in place of the text. */
@@ -300,7 +304,6 @@ static int key_xattrs(struct tree *t, struct subject *s)
 {
     struct live_facts f = {0};
     int r = live_facts(t->meta, s->n.number, &f);
-    s->set = OF_KEY;
     s->text[X_NAME] = f.key;
     s->text[X_TYPE] = f.type;
     s->text[X_ERROR] = f.error;
@@ -314,7 +317,6 @@ static int key_xattrs(struct tree *t, struct subject *s)
 static int root_xattrs(struct tree *t, struct subject *s)
 {
     struct buf *error = &s->text[X_ERROR];
-    s->set = OF_ROOT;
     errors_text(t, error);
     error->len -= error->len > 0; /* without the last newline */
     if (!t->writable)
@@ -334,7 +336,6 @@ static int tensor_xattrs(struct tree *t, struct subject *s)
     const struct gguf_tensor *tensor = node_tensor(v.snap, &s->n);
     if (!tensor && !tensors_facts(t, &s->n).making)
         return node_check(t, v.snap, &s->n);
-    s->set = tensor ? OF_TENSOR : IN_SET(X_ERROR);
     if (tensor) {
         const uint32_t no = snapshot_tensor_no(v.snap, tensor);
         buf_add(&s->text[X_NAME], gguf_name(v.snap->gguf, tensor), tensor->name_len);
@@ -350,14 +351,13 @@ static int tensor_xattrs(struct tree *t, struct subject *s)
 static int folder_xattrs(struct tree *t, struct subject *s)
 {
     if (s->n.row == ROOT_METADATA) {
-        s->set = IN_SET(X_UNDO);
         int r = live_undo_said(t->meta, &s->text[X_UNDO]);
         if (!s->text[X_UNDO].len)
             put_refusal(t, &s->text[X_UNDO]);
         return r;
     }
-    s->set = tensors_fixed(t, &s->n) ? IN_SET(X_READ_ONLY) : 0;
-    buf_str(&s->text[X_READ_ONLY], t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
+    if (tensors_fixed(t, &s->n))
+        buf_str(&s->text[X_READ_ONLY], t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
     return 0;
 }
 
@@ -381,8 +381,8 @@ int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *o
 {
     CLEANUP(subject_free) struct subject s;
     int r = subject_of(t, node, &s);
-    const int x = find_xattr(&s, name);
-    if (r < 0 || x < 0 || !has_xattr(&s, x))
+    const int x = find_xattr(name);
+    if (r < 0 || !has_xattr(&s, x))
         return r < 0 ? r : -ENODATA;
     buf_add(out, s.text[x].data, s.text[x].len);
     return buf_error(out);
@@ -393,7 +393,7 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
     CLEANUP(subject_free) struct subject s;
     int r = subject_of(t, node, &s);
     for (int i = 0; i < X_SOURCE && r == 0; i++)
-        if (s.set & IN_SET(i) && has_xattr(&s, i))
+        if (has_xattr(&s, i))
             buf_add(out, xattr_names[i], strlen(xattr_names[i]) + 1);
     return r < 0 ? r : buf_error(out);
 }
@@ -422,18 +422,18 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     if (t->opt.tensors && tensors_in(&at))
         return strncmp(name, "user.gguf.", 10) == 0 ? 0 : -EOPNOTSUPP;
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
-    const int x = find_xattr(&s, name);
-    if (r < 0 || x < 0)
-        return r < 0 ? r : -EOPNOTSUPP;
-    if (x == X_UNDO)
+    const int x = find_xattr(name);
+    if (r < 0)
+        return r;
+    if (x == X_UNDO && node_is_folder(&at, ROOT_METADATA))
         return undo(t, value, n, w);
-    const struct buf *is = &s.text[x];
-    if (has_xattr(&s, x) && is->len == n && memcmp(is->data, value, n) == 0)
+    const bool has = has_xattr(&s, x);
+    if (has && s.text[x].len == n && memcmp(s.text[x].data, value, n) == 0)
         return 0;
     if (s.helper && x == X_NAME) /* the name of the key that the helper copies */
         return 0;
     if (at.kind != NODE_KEY || x != X_TYPE)
-        return -EPERM;
+        return has ? -EPERM : -EOPNOTSUPP;
     r = begin_editing(t);
     return r < 0 ? r : live_retype(t->meta, at.number, value, n, w);
 }
@@ -450,8 +450,8 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
         return 0;
     }
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
-    const int x = find_xattr(&s, name);
-    if (r < 0 || x < 0 || !has_xattr(&s, x))
+    const int x = find_xattr(name);
+    if (r < 0 || !has_xattr(&s, x))
         return r < 0 ? r : -ENODATA;
     if (x != X_ERROR || at.kind == NODE_ROOT)
         return -EPERM;

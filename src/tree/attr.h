@@ -30,7 +30,14 @@ struct grant grant_both(const struct grant *a, const struct grant *b);
 /* Return the rights that are left of g if one must search a directory on the way: of others and the
  * group, those who may search it; if the owners differ, the daemon's user takes the owner's place. */
 struct grant grant_below(const struct grant *g, const struct grant *dir);
+/* Return the rights with what options override. */
+struct grant grant_shown(const struct tree_options *o, struct grant g);
+
 /* ---- attributes ---- */
+
+/* Set the attributes in an entry, but for its st_ino. */
+void entry_fill(struct tree_entry *e, mode_t mode, const struct grant *shown, uint64_t size,
+                struct timespec mtime);
 
 /* Append to `out` the value or, in the second function, the names, each followed by a NUL. May
  * return -ENODATA. */

@@ -165,33 +165,15 @@ static int open_shards(struct tree *t, struct gguf *g, unsigned flags, struct er
 
 /* ---- changes by other programs ---- */
 
-/* Return the state that a file had when it was opened. */
-static struct edit_file opened(struct tree *t, size_t i)
-{
-    LOCKED(&t->newest.lock);
-    return i ? t->others[i] : t->opened;
-}
-
-/* Return true if a file changed. A change that may come from this tree itself, because editing has
- * begun or is beginning, does not count. */
-static bool is_stale(struct tree *t, size_t i)
-{
-    const struct edit_file f = opened(t, i);
-    if (edit_file_fresh(&f, NULL) != -ESTALE)
-        return false;
-    if (i > 0)
-        return true;
-    /* If an attempt to begin editing has ended, it has recorded the file's new state. */
-    const bool ended = atomic_load(&t->rests) && !atomic_load(&t->live);
-    const struct edit_file now = opened(t, 0);
-    return ended && edit_id_equal(&now.id, &f.id);
-}
-
 bool tree_changed(struct tree *t)
 {
-    bool changed = live_count(t->meta).changed;
-    for (size_t i = 0; i < (t->n_others ? t->n_others : 1) && !changed; i++)
-        changed = is_stale(t, i);
+    bool changed = live_count(t->meta).changed; /* once the first file has been edited */
+    for (size_t i = tree_edited(t); i < (t->n_others ? t->n_others : 1) && !changed; i++) {
+        lock_take(&t->newest.lock);
+        const struct edit_file f = i ? t->others[i] : t->opened;
+        lock_drop(&t->newest.lock);
+        changed = edit_file_fresh(&f, NULL) == -ESTALE;
+    }
     return changed;
 }
 

@@ -206,7 +206,7 @@ static const struct row_of_calls {
     {CALL(set_same), "user.gguf.type", "---- ---- DDDD R000 DDDD R000 DDDD NNNN"},
     {CALL(remove), "user.gguf.type", "---- ---- RD00 RP00 RD00 RPPP RDDD RN00"},
     {CALL(get), "user.gguf.error", "---- ---- DDDD DDDD DDDD DDDD DDDD ----"},
-    {CALL(set), "user.gguf.error", "---- ---- RO00 RP00 RO00 RPPP ROOO ----"},
+    {CALL(set), "user.gguf.error", "---- ---- RO00 RO00 RO00 ROOO ROOO ----"},
     {CALL(set_same), "user.gguf.error", "---- ---- DDDD DDDD DDDD DDDD DDDD ----"},
     {CALL(remove), "user.gguf.error", "---- ---- RD00 RD00 RD00 RDDD RDDD ----"},
     {CALL(get), "user.gguf.readonly", "---- ---- D0DD DDDD DDDD DDDD DDDD ----"},
