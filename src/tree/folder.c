@@ -26,28 +26,12 @@ struct tree_dir {
     bool listed;         /* these are filled */
 };
 
-/* Return the node number of row i at the root. */
-static uint64_t root_ino(const struct snapshot *g, uint32_t i)
+/* Return the node number of row i of the root or of a tensor's directory. */
+static uint64_t row_ino(const struct snapshot *g, const struct node *dir, uint32_t i)
 {
-    return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_make(NODE_WHOLE, g->number, i);
-}
-
-/* Return the node number of `name` in a directory other than metadata/, or 0 if it does not
- * exist. */
-static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
-{
-    const struct gguf_tensor *tensor = node_tensor(g, dir);
-    int row;
-    if (dir->kind == NODE_ROOT) {
-        row = files_find(g, FILES_ROOT, NULL, name);
-        return row < 0 ? 0 : root_ino(g, (uint32_t)row);
-    }
-    if (dir->kind == NODE_TENSOR) {
-        row = files_find(g, FILES_TENSOR, tensor, name);
-        return row < 0 ? 0 : ino_make(NODE_TENSOR_FILE, dir->number, (uint32_t)row);
-    }
-    uint32_t found = snapshot_find(g, false, name);
-    return found == UINT32_MAX ? 0 : ino_make(NODE_TENSOR, ids_of(g->ids, found).number, 0);
+    return dir->kind == NODE_TENSOR        ? ino_make(NODE_TENSOR_FILE, dir->number, i)
+           : files_root[i].flags & ROW_DIR ? ino_row(i)
+                                           : ino_make(NODE_WHOLE, g->number, i);
 }
 
 /* Return the node number of a directory's parent. */
@@ -70,14 +54,14 @@ static int check_dir(struct tree *t, const struct snapshot *g, const struct node
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
     const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-    const int row = dir->kind == NODE_DIR ? -1 : files_named(where, name);
+    const int row = files_named(where, name);
     if (row >= 0 && files_row(where, (size_t)row)->flags & (ROW_WHOLE | ROW_MOVES))
         return live_freshen(t->meta, ret);
     *ret = newest_view(&t->newest);
     return 0;
 }
 
-/* Look up a tensor in tensors/ that can be edited. */
+/* Look up a tensor. */
 static int lookup_tensor(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct node n = {.kind = NODE_TENSOR};
@@ -99,13 +83,12 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
         r = check_dir(t, v.snap, dir);
     if (r < 0)
         return r;
-    const int row = f.making ? files_named(FILES_TENSOR, name) : -1;
-    const uint64_t ino = !f.making ? find_child(v.snap, dir, name)
-                         : row < 0 ? 0
-                                   : ino_make(NODE_TENSOR_FILE, dir->number, (uint32_t)row);
-    struct node n = ino_node(ino);
-    if (!ino || f.removed || f.hidden >> n.row & 1)
+    const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
+    const int row = f.making ? files_named(where, name)
+                             : files_find(v.snap, where, node_tensor(v.snap, dir), name);
+    if (row < 0 || f.removed || f.hidden >> row & 1)
         return -ENOENT;
+    const struct node n = ino_node(row_ino(v.snap, dir, (uint32_t)row));
     return node_entry(t, &v, &n, ret);
 }
 
@@ -115,7 +98,7 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
     struct live_attr key;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
-    if (node_is_folder(&dir, ROOT_TENSORS) && tensors_live(t))
+    if (node_is_folder(&dir, ROOT_TENSORS))
         return lookup_tensor(t, name, ret);
     if (!node_is_folder(&dir, ROOT_METADATA))
         return lookup_row(t, &dir, name, ret);
@@ -193,10 +176,7 @@ static void list_rows(struct tree_dir *d, struct snapshot *g, const struct node 
         const uint32_t no = (uint32_t)row_at(where, i);
         const struct row *row = files_row(where, no);
         if (!(f.hidden >> no & 1) && (f.making || files_listed(g, row, tensor, d->t->opt.views)))
-            add_child(d,
-                      where == FILES_ROOT ? root_ino(g, no)
-                                          : ino_make(NODE_TENSOR_FILE, n->number, no),
-                      row->name);
+            add_child(d, row_ino(g, n, no), row->name);
     }
 }
 
