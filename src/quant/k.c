@@ -44,15 +44,15 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Store the codes of 256 values in fields of `bits` bits. A byte holds the codes of values that are
- * 32 apart, with the first in the lowest bits. */
-FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
+/* Store bits `at` to `at` + `bits` - 1 of the codes of 256 values. A byte holds those of values that
+ * are 32 apart, with the first in the lowest bits. */
+FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned at, unsigned bits)
 {
     const unsigned runs = 8 / bits; /* per byte */
     for (unsigned k = 0; k < 256 / runs; k += 8) {
         uint64_t q = 0;
         for (unsigned j = 0; j < runs; j++)
-            q |= (get_u64(code + 32 * (runs * (k / 32) + j) + k % 32, false) & BYTES8(mask))
+            q |= fields8(code + 32 * (runs * (k / 32) + j) + k % 32, at, (uint8_t)((1 << bits) - 1))
                  << bits * j;
         put_u64(to + k, q, false);
     }
@@ -63,6 +63,18 @@ struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
 
+/* Store d. If `stored` is true and d is not 0, round it to binary16, but not to 0, and set
+ * *inverted to the inverse of the result. */
+static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
+{
+    if (!stored || d == 0)
+        return put_half(p, d);
+    if (!put_half(p, at_least_half(d)))
+        return false;
+    *inverted = 1 / half_at(p);
+    return true;
+}
+
 /* Store n values as integers from 0 to `most`, and the unit that makes the largest value `most`. If
  * `stored` is true, divide by the stored form of the unit, which is rounded, but not to 0. */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
@@ -72,9 +84,7 @@ static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float m
     for (unsigned i = 0; i < n; i++)
         top = v[i] > top ? v[i] : top;
     float k = top > 0 ? most / top : 0;
-    const bool ok = put_half(unit, stored ? at_least_half(top / most) : top / most);
-    if (stored && top > 0)
-        k = 1 / half_at(unit);
+    const bool ok = put_unit(unit, top / most, stored, &k);
     for (unsigned i = 0; i < n; i++)
         to[i] = (uint8_t)nearest_of(k * v[i], 0, most);
     return ok;
@@ -225,18 +235,6 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
-/* Store d. If `stored` is true and d is not 0, round it to binary16, but not to 0, and set
- * *inverted to the inverse of the result. */
-static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
-{
-    if (!stored || d == 0)
-        return put_half(p, d);
-    if (!put_half(p, at_least_half(d)))
-        return false;
-    *inverted = 1 / half_at(p);
-    return true;
-}
-
 /* Fit d to all codes again, then the scales to d, and the codes to both. */
 FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, float most,
                         const float *restrict x, const float *restrict w, uint8_t code[256])
@@ -268,6 +266,40 @@ FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, f
         if (to[h] > 0)
             scale[h] = (int8_t)nearest_of(of[h] / to[h] / half_at(half), least, most);
     take_signed(half_at(half), scale, zero, x, code);
+}
+
+/* Search for scales from -`last` to `last` - 1, and encode 256 values in half runs with codes from
+ * -`zero` to `zero` - 1. d points into the block. */
+FIXED bool pack_signed(float zero, float last, const float *restrict x,
+                       const float *restrict weight, uint8_t *d, int8_t scale[16],
+                       uint8_t code[256])
+{
+    float found[16], room[256];
+    const float *w = weigh(room, weight, 256);
+    const bool passes = zero == 4 && !w;
+    if (!(top_magnitude(x, 256) < FIT_LIMIT))
+        return false;
+    for (unsigned h = 0; h < 16; h += passes ? 2 * LANES : LANES)
+        if (passes)
+            fit_passes(x + 16 * h, found + h, code + 16 * h);
+        else
+            fit_even((struct even_form){16, zero, 9}, x + 16 * h, w ? w + 16 * h : NULL, found + h,
+                     code + 16 * h);
+    const float top = top_scale(found, 16);
+    float k = -last / top;
+    if (zero > 4 && fabsf(top) < FIT_NOTHING) {
+        memset(scale, 0, 16);
+        memset(code, 0, 256);
+        return put_half(d, 0);
+    }
+    if (!put_unit(d, top == 0 ? 0 : 1 / k, w != NULL, &k))
+        return false;
+    for (unsigned h = 0; h < 16; h++)
+        scale[h] = (int8_t)(top == 0 ? -last : nearest_of(k * found[h], -last, last - 1));
+    take_signed(half_at(d), scale, zero, x, code);
+    if (w)
+        refit_signed(d, scale, zero, -last, last - 1, x, w, code);
+    return true;
 }
 
 /* The scales and minima of half or whole runs, as floats. */
@@ -307,7 +339,7 @@ static inline bool pack_Q2_K(const float *restrict x, uint8_t *restrict b,
         return false;
     for (unsigned h = 0; h < 16; h++)
         b[Q2_SCALES + h] = (uint8_t)(scales.s[h] | scales.m[h] << 4);
-    put_runs(b + Q2_QS, code, 2, 3);
+    put_runs(b + Q2_QS, code, 0, 2);
     return true;
 }
 WEIGHING_ENCODER(Q2_K)
@@ -360,31 +392,13 @@ static inline void put_q3_scales(uint8_t *b, const int8_t s[16])
 static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b,
                              const float *restrict weight)
 {
-    float found[16];
     int8_t scale[16];
     uint8_t code[256];
-    float room[256];
-    const float *w = weigh(room, weight, 256);
-    if (!(top_magnitude(x, 256) < FIT_LIMIT))
+    if (!pack_signed(4, 32, x, weight, b + Q3_D, scale, code))
         return false;
-    for (unsigned h = 0; w && h < 16; h += LANES)
-        fit_even((struct even_form){16, 4, 9}, x + 16 * h, w + 16 * h, found + h, code + 16 * h);
-    for (unsigned h = 0; !w && h < 16; h += 2 * LANES)
-        fit_passes(x + 16 * h, found + h, code + 16 * h);
-    const float top = top_scale(found, 16);
-    float k = -32 / top;
-    if (!put_unit(b + Q3_D, top == 0 ? 0 : 1 / k, w != NULL, &k))
-        return false;
-    for (unsigned h = 0; h < 16; h++)
-        scale[h] = top == 0 ? -32 : (int8_t)nearest_of(k * found[h], -32, 31);
-    take_signed(half_at(b + Q3_D), scale, 4, x, code);
-    if (w)
-        refit_signed(b + Q3_D, scale, 4, -32, 31, x, w, code);
     put_q3_scales(b + Q3_SCALES, scale);
-    put_runs(b + Q3_QS, code, 2, 3);
-    for (unsigned i = 0; i < 256; i++)
-        code[i] >>= 2;
-    put_runs(b + Q3_HMASK, code, 1, 1);
+    put_runs(b + Q3_QS, code, 0, 2);
+    put_runs(b + Q3_HMASK, code, 2, 1);
     return true;
 }
 WEIGHING_ENCODER(Q3_K)
@@ -410,19 +424,27 @@ static inline void q45_scales(struct sub_scales *ret, const uint8_t *b)
     put8(ret->minus_min, (second & 0x3f3f3f3f) | (uint64_t)m << 32, -half_at(b + Q45_DMIN));
 }
 
-FIXED void block_Q4_K(const uint8_t *restrict b, float *restrict y)
+/* Decode codes of `bits` bits: 4 or 5. */
+FIXED void q45_block(unsigned bits, const uint8_t *restrict b, float *restrict y)
 {
+    const uint8_t *qs = b + (bits == 5 ? Q5_QS : Q4_QS);
+    const int32_t mask = bits == 5 ? 16 : 0;
     struct sub_scales s;
     q45_scales(&s, b);
     for (unsigned r = 0; r < 8; r += 2) {
-        const struct levels low = levels(4, NONE, s.scale[r], s.minus_min[r]);
-        const struct levels high = levels(4, NONE, s.scale[r + 1], s.minus_min[r + 1]);
+        const struct levels low = levels(bits, NONE, s.scale[r], s.minus_min[r]);
+        const struct levels high = levels(bits, NONE, s.scale[r + 1], s.minus_min[r + 1]);
         for (unsigned k = 0; k < 32; k += WIDE) {
-            const words q = bytes_at(b + Q4_QS + 16 * r + k);
-            put_wide(y + 32 * r + k, level(4, low, q));
-            put_wide(y + 32 * r + 32 + k, level(4, high, q >> 4));
+            const words q = bytes_at(qs + 16 * r + k), top = bytes_at(b + Q5_QH + k) << 4;
+            put_wide(y + 32 * r + k, level_of_two(bits, low, q, top >> r, mask));
+            put_wide(y + 32 * r + 32 + k, level_of_two(bits, high, q >> 4, top >> (r + 1), mask));
         }
     }
+}
+
+FIXED void block_Q4_K(const uint8_t *restrict b, float *restrict y)
+{
+    q45_block(4, b, y);
 }
 DECODER(Q4_K)
 
@@ -436,34 +458,32 @@ static inline void put_q45_scales(uint8_t *b, const struct min_scales *s)
     }
 }
 
-static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b,
-                             const float *restrict weight)
+FIXED bool pack_q45(unsigned bits, struct min_form form, const float *restrict x,
+                    uint8_t *restrict b, const float *restrict weight)
 {
-    const struct min_form form = {
-        .n = 32, .last = 15, .from = -1, .step = 0.1f, .tries = 21, .squares = true};
     struct min_scales scales;
     uint8_t code[256];
     if (!take_min(form, 63, x, weight, b + Q45_D, b + Q45_DMIN, &scales, code))
         return false;
     put_q45_scales(b, &scales);
-    put_runs(b + Q4_QS, code, 4, 15);
+    put_runs(b + (bits == 5 ? Q5_QS : Q4_QS), code, 0, 4);
+    if (bits == 5)
+        put_runs(b + Q5_QH, code, 4, 1);
     return true;
+}
+
+static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b,
+                             const float *restrict weight)
+{
+    const struct min_form form = {
+        .n = 32, .last = 15, .from = -1, .step = 0.1f, .tries = 21, .squares = true};
+    return pack_q45(4, form, x, b, weight);
 }
 WEIGHING_ENCODER(Q4_K)
 
 FIXED void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
-    struct sub_scales s;
-    q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r += 2) {
-        const struct levels low = levels(5, NONE, s.scale[r], s.minus_min[r]);
-        const struct levels high = levels(5, NONE, s.scale[r + 1], s.minus_min[r + 1]);
-        for (unsigned k = 0; k < 32; k += WIDE) {
-            const words q = bytes_at(b + Q5_QS + 16 * r + k), top = bytes_at(b + Q5_QH + k) << 4;
-            put_wide(y + 32 * r + k, level_of_two(5, low, q, top >> r, 16));
-            put_wide(y + 32 * r + 32 + k, level_of_two(5, high, q >> 4, top >> (r + 1), 16));
-        }
-    }
+    q45_block(5, b, y);
 }
 DECODER(Q5_K)
 
@@ -472,16 +492,7 @@ static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b,
 {
     const struct min_form form = {
         .n = 32, .last = 31, .from = -0.5f, .step = 0.1f, .tries = 16, .squares = true};
-    struct min_scales scales;
-    uint8_t code[256];
-    if (!take_min(form, 63, x, weight, b + Q45_D, b + Q45_DMIN, &scales, code))
-        return false;
-    put_q45_scales(b, &scales);
-    put_runs(b + Q5_QS, code, 4, 15);
-    for (unsigned i = 0; i < 256; i++)
-        code[i] >>= 4;
-    put_runs(b + Q5_QH, code, 1, 1);
-    return true;
+    return pack_q45(5, form, x, b, weight);
 }
 WEIGHING_ENCODER(Q5_K)
 
@@ -509,37 +520,14 @@ DECODER(Q6_K)
 static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b,
                              const float *restrict weight)
 {
-    int8_t *scale = (int8_t *)b + Q6_SCALES;
-    float found[16];
     uint8_t code[256];
-    float room[256];
-    const float *w = weigh(room, weight, 256);
-    if (!(top_magnitude(x, 256) < FIT_LIMIT))
+    if (!pack_signed(32, 128, x, weight, b + Q6_D, (int8_t *)b + Q6_SCALES, code))
         return false;
-    for (unsigned h = 0; h < 16; h += LANES)
-        fit_even((struct even_form){16, 32, 9}, x + 16 * h, w ? w + 16 * h : NULL, found + h,
-                 code + 16 * h);
-    const float top = top_scale(found, 16);
-    float k = -128 / top;
-    if (fabsf(top) < FIT_NOTHING) {
-        memset(b, 0, Q6_K_BYTES);
-        return true;
-    }
-    if (!put_unit(b + Q6_D, 1 / k, w != NULL, &k))
-        return false;
-    for (unsigned h = 0; h < 16; h++)
-        scale[h] = (int8_t)nearest_of(k * found[h], -128, 127);
-    take_signed(half_at(b + Q6_D), scale, 32, x, code);
-    if (w)
-        refit_signed(b + Q6_D, scale, 32, -128, 127, x, w, code);
     for (unsigned i = 0; i < 128; i += 8) {
         const uint8_t *low = code + 128 * (i / 64) + i % 64;
-        const uint64_t q = get_u64(low, false), high = get_u64(low + 64, false);
-        put_u64(b + Q6_QL + i, (q & BYTES8(15)) | (high & BYTES8(15)) << 4, false);
+        put_u64(b + Q6_QL + i, fields8(low, 0, 15) | fields8(low + 64, 0, 15) << 4, false);
     }
-    for (unsigned i = 0; i < 256; i++)
-        code[i] >>= 4;
-    put_runs(b + Q6_QH, code, 2, 3);
+    put_runs(b + Q6_QH, code, 4, 2);
     return true;
 }
 WEIGHING_ENCODER(Q6_K)
