@@ -36,6 +36,9 @@ enum { LEAST_KEY = 10, LEAST_TENSOR = 20 };
  * Everything that the parser reads goes through cursor_need(), which fails if the file ends first.
  * So the parser does not trust a length from the file until that many bytes are loaded. The next
  * cursor_need() invalidates pointers into the bytes: keep offsets instead.
+ *
+ * The first failure stays: from then on nothing is read, numbers and lengths are 0, and further
+ * failures are not reported. So only what uses a value that must be right, and loops, look at `code`.
  */
 
 struct cursor {
@@ -56,25 +59,28 @@ struct cursor {
     uint64_t item_no;
     uint64_t name_off; /* offset of its name, once known (name_len > 0) */
     uint64_t name_len;
+    int code; /* 0, or the first failure */
     struct err *err;
     gguf_fault_fn *fault; /* NULL: parsing stops at the first fault */
     void *fault_arg;
 };
 
 /*
- * Set the error to "key 3 'general.name': FIELD at byte AT: REASON". Returns code, or 0 if this is
- * a fault and faults are being collected; the caller then continues with a substitute value.
+ * Fail with the error "key 3 'general.name': FIELD at byte AT: REASON". A fault that is collected is
+ * no failure; the caller continues with a substitute value.
  */
-static int cursor_refuse(const struct cursor *c, bool fault, int code, const char *field,
-                         uint64_t at, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+static void cursor_refuse(struct cursor *c, bool fault, int code, const char *field, uint64_t at,
+                          const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
-static int cursor_refuse(const struct cursor *c, bool fault, int code, const char *field,
-                         uint64_t at, const char *fmt, ...)
+static void cursor_refuse(struct cursor *c, bool fault, int code, const char *field, uint64_t at,
+                          const char *fmt, ...)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct err collected = {0}, *e = fault && c->fault ? &collected : c->err;
     char reason[256], name[SHOW_MAX];
     va_list ap;
+    if (c->code < 0)
+        return;
     va_start(ap, fmt);
     (void)vsnprintf(reason, sizeof(reason), fmt, ap);
     va_end(ap);
@@ -86,15 +92,15 @@ static int cursor_refuse(const struct cursor *c, bool fault, int code, const cha
     (void)err_set(e, code, "%.*s: %s", (int)b.len, b.data ? (const char *)b.data : "", reason);
     if (e)
         e->where = (unsigned)b.len;
-    if (e != &collected)
-        return code;
-    c->fault(c->fault_arg, e);
-    return 0;
+    if (e == &collected)
+        c->fault(c->fault_arg, e);
+    else
+        c->code = code;
 }
 
 #define cursor_fail(c, ...) cursor_refuse(c, false, __VA_ARGS__)
 /* Report a fault after which the rest of the file can still be parsed. */
-#define cursor_fault(c, ...) cursor_refuse(c, true, __VA_ARGS__)
+#define cursor_fault(c, ...) cursor_refuse(c, true, -EBADMSG, __VA_ARGS__)
 
 /* Appended to the reason for a fault that truncation could also have caused. */
 #define CURSOR_CUT " (an incomplete download?)"
@@ -116,20 +122,21 @@ static int cursor_grow(struct cursor *c, uint64_t need)
 }
 
 /* Load the rest of the n bytes at pos. This is the slow path of cursor_need(). */
-static int cursor_load(struct cursor *c, uint64_t n, const char *field)
+static void cursor_load(struct cursor *c, uint64_t n, const char *field)
 {
+    const uint64_t end = c->pos + n;
     c->cut = n > cursor_left(c);
     if (c->cut)
-        return cursor_fail(c, -EBADMSG, field, c->pos,
-                           "unexpected end of file: %" PRIu64 " bytes needed, %" PRIu64
-                           " left" CURSOR_CUT,
-                           n, cursor_left(c));
-    uint64_t end = c->pos + n;
-    if (c->given)
-        return cursor_fail(c, -EBADMSG, field, c->pos, "is not in the header");
-    if (end > GGUF_MAX_HEADER)
-        return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
-                           GGUF_MAX_HEADER);
+        cursor_fail(c, -EBADMSG, field, c->pos,
+                    "unexpected end of file: %" PRIu64 " bytes needed, %" PRIu64 " left" CURSOR_CUT,
+                    n, cursor_left(c));
+    else if (c->given)
+        cursor_fail(c, -EBADMSG, field, c->pos, "is not in the header");
+    else if (end > GGUF_MAX_HEADER)
+        cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
+                    GGUF_MAX_HEADER);
+    if (c->code < 0)
+        return;
     int r = end > c->cap ? cursor_grow(c, end) : 0;
     /* Read ahead as many bytes as are already loaded, within limits, so that the work stays
      * proportional to the header's size. */
@@ -138,49 +145,49 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
     if (r == 0)
         r = c->src->read(c->src, c->have, c->bytes + c->have, (size_t)(upto - c->have));
     if (r < 0)
-        return cursor_fail(c, r, field, c->pos, "%s", strerror(-r));
-    c->have = upto;
-    return 0;
+        cursor_fail(c, r, field, c->pos, "%s", strerror(-r));
+    else
+        c->have = upto;
 }
 
-/* Make sure that n bytes at pos are loaded. Returns 0, -EBADMSG (the file ends), -EFBIG, -ENOMEM or
+/* Make sure that n bytes at pos are loaded. Fails with -EBADMSG (the file ends), -EFBIG, -ENOMEM or
  * -EIO. */
-static int cursor_need(struct cursor *c, uint64_t n, const char *field)
+static bool cursor_need(struct cursor *c, uint64_t n, const char *field)
 {
-    return n <= c->have - c->pos ? 0 : cursor_load(c, n, field);
+    if (c->code == 0 && n > c->have - c->pos)
+        cursor_load(c, n, field);
+    return c->code == 0;
+}
+
+/* Pass n bytes. Returns the offset of the first. */
+static uint64_t cursor_skip(struct cursor *c, uint64_t n, const char *field)
+{
+    const uint64_t at = c->pos;
+    c->pos += cursor_need(c, n, field) ? n : 0;
+    return at;
 }
 
 /* Read an unsigned number of `width` bytes. */
-static int cursor_uint(struct cursor *c, size_t width, const char *field, uint64_t *ret)
+static uint64_t cursor_uint(struct cursor *c, size_t width, const char *field)
 {
-    int r = cursor_need(c, width, field);
-    if (r < 0)
-        return r;
-    *ret = get_uint(c->bytes + c->pos, width, c->fmt.big);
-    c->pos += width;
-    return 0;
+    const uint64_t at = cursor_skip(c, width, field);
+    return c->code == 0 ? get_uint(c->bytes + at, width, c->fmt.big) : 0;
 }
 
-/* Read a string, and set *off and *len to its bytes, including a counted NUL. */
-static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len)
+/* Read a string. Sets *off to the offset of its bytes, and returns their number, including a counted
+ * NUL. */
+static uint32_t cursor_string(struct cursor *c, const char *field, uint64_t *off)
 {
-    uint64_t at = c->pos, n;
-    int r = cursor_uint(c, c->fmt.len_width, field, &n);
-    if (r < 0)
-        return r;
+    const uint64_t at = c->pos, n = cursor_uint(c, c->fmt.len_width, field);
     if (n > GGUF_MAX_STRING)
-        return cursor_fail(c, -EBADMSG, field, at,
-                           "a length of %" PRIu64 " is over the limit of %" PRIu64, n,
-                           GGUF_MAX_STRING);
-    r = cursor_need(c, n, field);
-    if (r < 0)
-        return r;
+        cursor_fail(c, -EBADMSG, field, at, "a length of %" PRIu64 " is over the limit of %" PRIu64,
+                    n, GGUF_MAX_STRING);
+    *off = cursor_skip(c, n, field);
+    if (c->code < 0)
+        return 0;
     c->strings++;
-    c->nul_ends += n > 0 && c->bytes[c->pos + n - 1] == 0;
-    *off = c->pos;
-    *len = n;
-    c->pos += n;
-    return 0;
+    c->nul_ends += n > 0 && c->bytes[c->pos - 1] == 0;
+    return (uint32_t)n;
 }
 
 /* Set the item that error messages name from now on. */
@@ -210,218 +217,166 @@ static uint64_t least_bytes(const struct cursor *c, uint64_t type)
     return gguf_types[type].width;
 }
 
-static int skip_value(struct cursor *c, uint64_t type, unsigned depth);
-
 /* Read the head of an array: element type, then count (in the first draft, count first). */
-static int array_head(struct cursor *c, uint64_t *elem, uint64_t *count)
+static uint64_t array_head(struct cursor *c, uint64_t *elem)
 {
-    uint64_t at = c->pos, bytes, type_at = c->fmt.draft ? at + 4 : at;
-    int r = 0;
+    uint64_t at = c->pos, bytes, type_at = c->fmt.draft ? at + 4 : at, count = 0;
     if (c->fmt.draft)
-        r = cursor_uint(c, 4, "array length", count);
-    if (r == 0)
-        r = cursor_uint(c, 4, "array element type", elem);
-    if (r == 0 && !c->fmt.draft)
-        r = cursor_uint(c, c->fmt.len_width, "array length", count);
-    if (r < 0)
-        return r;
+        count = cursor_uint(c, 4, "array length");
+    *elem = cursor_uint(c, 4, "array element type");
+    if (!c->fmt.draft)
+        count = cursor_uint(c, c->fmt.len_width, "array length");
     if (!type_known(c, *elem))
-        return cursor_fail(c, -EBADMSG, "array element type", type_at,
-                           "%" PRIu64 " is not a value type", *elem);
-    const bool sane = *count <= GGUF_MAX_COUNT && mul_u64(*count, least_bytes(c, *elem), &bytes);
+        cursor_fail(c, -EBADMSG, "array element type", type_at, "%" PRIu64 " is not a value type",
+                    *elem);
+    if (c->code < 0)
+        return 0;
+    const bool sane = count <= GGUF_MAX_COUNT && mul_u64(count, least_bytes(c, *elem), &bytes);
     c->cut = sane && bytes > cursor_left(c);
     if (!sane || c->cut)
-        return cursor_fail(
-            c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
-            "%" PRIu64 " elements of type %s do not fit into the %" PRIu64 " bytes left%s", *count,
-            gguf_types[*elem].name, cursor_left(c), *count > GGUF_MAX_COUNT ? "" : CURSOR_CUT);
-    return 0;
+        cursor_fail(c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
+                    "%" PRIu64 " elements of type %s do not fit into the %" PRIu64 " bytes left%s",
+                    count, gguf_types[*elem].name, cursor_left(c),
+                    count > GGUF_MAX_COUNT ? "" : CURSOR_CUT);
+    return count;
 }
 
-static int skip_array(struct cursor *c, unsigned depth)
+static void skip_value(struct cursor *c, uint64_t type, unsigned depth)
 {
-    uint64_t elem = 0, count = 0, off, len;
-    if (depth >= GGUF_MAX_DEPTH)
-        return cursor_fail(c, -EBADMSG, "array", c->pos, "nested more than %d deep",
-                           GGUF_MAX_DEPTH);
-    int r = array_head(c, &elem, &count);
-    if (r < 0)
-        return r;
-    if (gguf_types[elem].width) {
-        uint64_t bytes = count * gguf_types[elem].width;
-        r = cursor_need(c, bytes, "array elements");
-        c->pos += r < 0 ? 0 : bytes;
-        return r;
+    uint64_t elem, off;
+    if (type == GGUF_STRING) {
+        (void)cursor_string(c, depth ? "array string length" : "string length", &off);
+    } else if (type != GGUF_ARRAY) {
+        (void)cursor_skip(c, gguf_types[type].width, "value");
+    } else if (depth >= GGUF_MAX_DEPTH) {
+        cursor_fail(c, -EBADMSG, "array", c->pos, "nested more than %d deep", GGUF_MAX_DEPTH);
+    } else {
+        const uint64_t count = array_head(c, &elem);
+        const unsigned width = c->code < 0 ? 0 : gguf_types[elem].width;
+        if (width)
+            (void)cursor_skip(c, count * width, "array elements");
+        for (uint64_t i = 0; !width && i < count && c->code == 0; i++)
+            skip_value(c, elem, depth + 1);
     }
-    for (uint64_t i = 0; i < count && r == 0; i++)
-        r = elem == GGUF_STRING ? cursor_string(c, "array string length", &off, &len)
-                                : skip_value(c, elem, depth + 1);
-    return r;
 }
 
-static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
-{
-    uint64_t off, len;
-    if (type == GGUF_ARRAY)
-        return skip_array(c, depth);
-    if (type == GGUF_STRING)
-        return cursor_string(c, "string length", &off, &len);
-    int r = cursor_need(c, gguf_types[type].width, "value");
-    c->pos += r < 0 ? 0 : gguf_types[type].width;
-    return r;
-}
-
-static int parse_entry(struct cursor *c, void *entry)
+static void parse_entry(struct cursor *c, void *entry)
 {
     struct gguf_kv *kv = entry;
-    uint64_t len = 0, type = 0, declared = 0;
     kv->off = c->pos;
-    int r = cursor_string(c, "key length", &kv->key_off, &len);
-    if (r < 0)
-        return r;
-    kv->key_len = (uint32_t)len;
+    kv->key_len = cursor_string(c, "key length", &kv->key_off);
     c->name_off = kv->key_off;
-    c->name_len = len;
-    if (len == 0)
-        return cursor_fail(c, -EBADMSG, "key length", kv->off, "the key is empty");
+    c->name_len = kv->key_len;
+    if (kv->key_len == 0)
+        cursor_fail(c, -EBADMSG, "key length", kv->off, "the key is empty");
     /* Only the first draft stores the value's length in bytes. */
-    r = c->fmt.draft ? cursor_uint(c, 4, "value length", &declared) : 0;
-    if (r == 0)
-        r = cursor_uint(c, 4, "value type", &type);
-    if (r < 0)
-        return r;
+    const uint64_t declared = c->fmt.draft ? cursor_uint(c, 4, "value length") : 0;
+    const uint64_t type = cursor_uint(c, 4, "value type");
     if (!type_known(c, type))
-        return cursor_fail(c, -EBADMSG, "value type", c->pos - 4, "%" PRIu64 " is not a value type",
-                           type);
+        cursor_fail(c, -EBADMSG, "value type", c->pos - 4, "%" PRIu64 " is not a value type", type);
     kv->type = (uint32_t)type;
     kv->val_off = c->pos;
-    r = skip_value(c, type, 0);
+    if (c->code == 0)
+        skip_value(c, type, 0);
     kv->end = c->pos;
-    if (r == 0 && c->fmt.draft && declared != kv->end - kv->val_off)
-        return cursor_fail(c, -EBADMSG, "value length", kv->val_off - 8,
-                           "declared length %" PRIu64 ", actual %" PRIu64 " bytes", declared,
-                           (kv->end - kv->val_off));
-    return r;
+    if (c->fmt.draft && declared != kv->end - kv->val_off)
+        cursor_fail(c, -EBADMSG, "value length", kv->val_off - 8,
+                    "declared length %" PRIu64 ", actual %" PRIu64 " bytes", declared,
+                    kv->end - kv->val_off);
 }
 
 /* ---- the tensor infos ---- */
 
-/* Set *ret to the product of the next n_dims dimensions. A product over the limit is a fault
- * even if one of the dimensions is 0. */
-static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
+/* Return the product of the next n_dims dimensions. A product over the limit is a fault even if one
+ * of the dimensions is 0. */
+static uint64_t count_elements(struct cursor *c, uint32_t n_dims)
 {
-    uint64_t product = 1, at;
+    uint64_t product = 1;
     bool empty = false;
-    for (uint32_t i = 0; i < n_dims; i++) {
-        uint64_t d;
-        at = c->pos;
-        int r = cursor_uint(c, c->fmt.len_width, "dimension", &d);
-        if (r < 0)
-            return r;
+    for (uint32_t i = 0; i < n_dims && c->code == 0; i++) {
+        const uint64_t at = c->pos, d = cursor_uint(c, c->fmt.len_width, "dimension");
         bool fits =
             d <= INT64_MAX && mul_u64(product, d ? d : 1, &product) && product <= GGUF_MAX_ELEMENTS;
         if (d > INT64_MAX)
-            r = cursor_fault(c, -EBADMSG, "dimension", at, "%lld is negative", (long long)d);
+            cursor_fault(c, "dimension", at, "%lld is negative", (long long)d);
         else if (!fits)
-            r = cursor_fault(c, -EBADMSG, "dimension", at,
-                             "the number of elements overflows with %" PRIu64, d);
-        if (r < 0)
-            return r;
+            cursor_fault(c, "dimension", at, "the number of elements overflows with %" PRIu64, d);
         if (!fits)
             product = 1;
         empty |= d == 0 || !fits;
     }
-    *ret = empty ? 0 : product;
-    return 0;
+    return empty ? 0 : product;
 }
 
 /* Set t->nbytes, except for an unknown type, for which check_overlap() sets it from the layout. */
-static int count_bytes(struct cursor *c, struct gguf_tensor *t)
+static void count_bytes(struct cursor *c, struct gguf_tensor *t)
 {
     const struct quant_type *type = quant_find(t->type_id);
     if (!type || type->block_len == 0)
-        return 0;
+        return;
     uint64_t row = t->n_dims ? get_uint(c->bytes + t->dims_off, c->fmt.len_width, c->fmt.big) : 1;
     if (row % type->block_len) {
         t->n_elem = 0;
-        return cursor_fault(c, -EBADMSG, "dimension", t->dims_off,
-                            "%" PRIu64
-                            " elements per row is not a multiple of %u, the block size of %s",
-                            row, type->block_len, type->name);
+        cursor_fault(c, "dimension", t->dims_off,
+                     "%" PRIu64 " elements per row is not a multiple of %u, the block size of %s",
+                     row, type->block_len, type->name);
+    } else if (!mul_u64(t->n_elem / type->block_len, type->block_bytes, &t->nbytes) ||
+               t->nbytes > INT64_MAX) {
+        cursor_fail(c, -EBADMSG, "dimension", t->dims_off, "the size in bytes overflows");
     }
-    if (!mul_u64(t->n_elem / type->block_len, type->block_bytes, &t->nbytes) ||
-        t->nbytes > INT64_MAX)
-        return cursor_fail(c, -EBADMSG, "dimension", t->dims_off, "the size in bytes overflows");
-    return 0;
 }
 
-static int parse_dims(struct cursor *c, struct gguf_tensor *t)
+static void parse_dims(struct cursor *c, struct gguf_tensor *t)
 {
-    uint64_t n_dims = 0, declared = 0, at = c->pos;
-    int r = cursor_uint(c, 4, "number of dimensions", &n_dims);
-    if (r < 0)
-        return r;
+    const uint64_t at = c->pos, n_dims = cursor_uint(c, 4, "number of dimensions");
     if (n_dims > GGUF_MAX_DIMS)
-        return cursor_fail(c, -EBADMSG, "number of dimensions", at,
-                           "%" PRIu64 " is over the limit of %d", n_dims, GGUF_MAX_DIMS);
+        cursor_fail(c, -EBADMSG, "number of dimensions", at, "%" PRIu64 " is over the limit of %d",
+                    n_dims, GGUF_MAX_DIMS);
     t->n_dims = (uint32_t)n_dims;
     t->dims_off = c->pos;
-    r = count_elements(c, t->n_dims, &t->n_elem);
-    if (r < 0 || !c->fmt.draft)
-        return r;
-    r = cursor_uint(c, 4, "number of elements", &declared);
-    if (r == 0 && declared != t->n_elem)
-        return cursor_fail(c, -EBADMSG, "number of elements", c->pos - 4,
-                           "declared %" PRIu64 ", but the dimensions give %" PRIu64, declared,
-                           t->n_elem);
-    return r;
+    t->n_elem = count_elements(c, t->n_dims);
+    const uint64_t declared = c->fmt.draft ? cursor_uint(c, 4, "number of elements") : t->n_elem;
+    if (declared != t->n_elem)
+        cursor_fail(c, -EBADMSG, "number of elements", c->pos - 4,
+                    "declared %" PRIu64 ", but the dimensions give %" PRIu64, declared, t->n_elem);
 }
 
-static int parse_info(struct cursor *c, void *entry)
+static void parse_info(struct cursor *c, void *entry)
 {
     struct gguf_tensor *t = entry;
-    uint64_t len, type = 0;
     *t = (struct gguf_tensor){.info_off = c->pos};
-    int r = cursor_string(c, "name length", &t->name_off, &len);
-    if (r < 0)
-        return r;
-    t->name_len = (uint32_t)len;
+    t->name_len = cursor_string(c, "name length", &t->name_off);
     c->name_off = t->name_off;
-    c->name_len = len;
-    r = parse_dims(c, t);
-    if (r == 0)
-        r = cursor_uint(c, 4, "type", &type);
-    if (r == 0)
-        r = cursor_uint(c, 8, "offset", &t->off);
-    if (r < 0)
-        return r;
-    t->stored_id = t->type_id = (uint32_t)type;
+    c->name_len = t->name_len;
+    parse_dims(c, t);
+    t->stored_id = t->type_id = (uint32_t)cursor_uint(c, 4, "type");
+    t->off = cursor_uint(c, 8, "offset");
     /* In version 1, which was written only in August 2023, ids 16 to 18 were the integer types. */
-    if (c->fmt.version == 1 && type >= 16 && type <= 18)
+    if (c->fmt.version == 1 && t->type_id >= 16 && t->type_id <= 18)
         t->type_id += 8;
-    return count_bytes(c, t);
+    if (c->code == 0)
+        count_bytes(c, t);
 }
 
 /* Parse `count` entries. The list grows as entries are parsed, because the count is not trusted. */
-static int parse_each(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
-                      size_t size, int (*parse)(struct cursor *c, void *entry))
+static void parse_each(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
+                       size_t size, void (*parse)(struct cursor *c, void *entry))
 {
     uint8_t *entries;
     size_t cap = 0;
     c->item = item;
-    for (; *n < count; ++*n) {
+    for (; c->code == 0 && *n < count; *n += c->code == 0) {
         c->item_no = *n;
         c->name_len = 0;
         int r = array_grow(list, &cap, *n, size);
-        if (r < 0)
-            return cursor_fail(c, r, "entry", c->pos, "no memory");
+        if (r < 0) {
+            cursor_fail(c, r, "entry", c->pos, "no memory");
+            return;
+        }
         memcpy(&entries, list, sizeof(entries));
-        r = parse(c, entries + *n * size);
-        if (r < 0)
-            return r;
+        parse(c, entries + *n * size);
     }
     c->item = NULL;
-    return 0;
 }
 
 /*
@@ -461,30 +416,24 @@ static bool unknown_size(const struct gguf_tensor *t)
 }
 
 /* Make the offset of tensor i's data absolute, and check it. */
-static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
+static void place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
 {
     struct gguf_tensor *t = &g->tensor[i];
     uint64_t stored = t->off, end;
-    int r = 0;
     name_tensor(c, g, i);
     if (stored % g->alignment)
-        r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
-                         "%" PRIu64 " is not a multiple of the alignment of %" PRIu64, stored,
-                         g->alignment);
-    if (r < 0)
-        return r;
+        cursor_fault(c, "offset", offset_word(c, g, i),
+                     "%" PRIu64 " is not a multiple of the alignment of %" PRIu64, stored,
+                     g->alignment);
     if (!add_u64(c->fmt.draft ? 0 : g->data_off, stored, &t->off) ||
         !add_u64(t->off, t->nbytes, &end) || end > INT64_MAX) {
         t->off = g->data_off;
         t->nbytes = t->n_elem = 0;
-        return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
-                            "the end of the data overflows");
+        cursor_fault(c, "offset", offset_word(c, g, i), "the end of the data overflows");
+    } else if (t->off < g->data_off) {
+        cursor_fault(c, "offset", offset_word(c, g, i),
+                     "%" PRIu64 " lies in the header, which ends at %" PRIu64, t->off, g->data_off);
     }
-    if (t->off < g->data_off)
-        return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
-                            "%" PRIu64 " lies in the header, which ends at %" PRIu64, t->off,
-                            g->data_off);
-    return 0;
 }
 
 static int tensors_by_offset(const void *a, const void *b)
@@ -515,10 +464,10 @@ static size_t collect_places(const struct gguf *g, struct data_place *places, bo
 
 /* Report tensors that overlap. A tensor of unknown type extends to the next tensor's data, or to
  * the end of the file. */
-static int check_overlap(struct cursor *c, struct gguf *g, const struct data_place *places,
-                         size_t n)
+static void check_overlap(struct cursor *c, struct gguf *g, const struct data_place *places,
+                          size_t n)
 {
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < n && c->code == 0; k++) {
         struct gguf_tensor *t = &g->tensor[places[k].number];
         uint64_t limit = k + 1 < n ? places[k + 1].off : UINT64_MAX;
         if (unknown_size(t)) {
@@ -528,15 +477,12 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct data_pla
         if (t->off + t->nbytes > limit || t->off == limit) {
             uint32_t next = places[k + 1].number;
             name_tensor(c, g, next);
-            int r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, next),
-                                 "its data begins at %" PRIu64
-                                 ", inside that of tensor %u (%" PRIu64 " to %" PRIu64 ")",
-                                 limit, places[k].number, t->off, (t->off + t->nbytes));
-            if (r < 0)
-                return r;
+            cursor_fault(c, "offset", offset_word(c, g, next),
+                         "its data begins at %" PRIu64 ", inside that of tensor %u (%" PRIu64
+                         " to %" PRIu64 ")",
+                         limit, places[k].number, t->off, (t->off + t->nbytes));
         }
     }
-    return 0;
 }
 
 /* True if an offset differs from the running sum of the padded sizes, as strict readers compute
@@ -565,7 +511,7 @@ static bool gguf_begins(const struct cursor *c, uint64_t at)
  * Some writers omit the padding after the last tensor. Incomplete padding, however, means that the
  * file was truncated.
  */
-static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
+static void check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
 {
     uint64_t padded;
     if (!align_u64(g->data_end, g->alignment, &padded))
@@ -576,11 +522,13 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
                             : gguf_begins(c, g->data_end) ? g->data_end
                                                           : 0;
     c->item = NULL;
-    if (joined)
-        return cursor_fail(c, -EBADMSG, "end of the data", joined,
-                           "continues with another GGUF file at byte %" PRIu64
-                           ": shards joined by cat (llama-gguf-split --merge joins them)",
-                           joined);
+    if (joined) {
+        cursor_fail(c, -EBADMSG, "end of the data", joined,
+                    "continues with another GGUF file at byte %" PRIu64
+                    ": shards joined by cat (llama-gguf-split --merge joins them)",
+                    joined);
+        return;
+    }
     if (g->file_size > padded)
         g->anomalies |= GGUF_ANOMALY_TRAILING;
     if (g->data_end > g->file_size)
@@ -588,15 +536,15 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
     bool cut = g->data_end > g->file_size ||
                (g->anomalies & GGUF_ANOMALY_NO_TAIL && g->data_end < g->file_size);
     if (!cut || flags & GGUF_PARTIAL)
-        return 0;
+        return;
     const uint64_t end = g->data_end > g->file_size ? g->data_end : padded;
     if (g->n_tensors)
         name_tensor(c, g, last);
-    return cursor_fault(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
-                        "%" PRIu64 " bytes are missing: the file ends at %" PRIu64
-                        ", the data at %" PRIu64
-                        " (an incomplete download? -o partial mounts what is there)",
-                        end - g->file_size, g->file_size, end);
+    cursor_refuse(c, true, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
+                  "%" PRIu64 " bytes are missing: the file ends at %" PRIu64
+                  ", the data at %" PRIu64
+                  " (an incomplete download? -o partial mounts what is there)",
+                  end - g->file_size, g->file_size, end);
 }
 
 /*
@@ -604,8 +552,8 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
  * Q2_0 before that id got its blocks of 18 bytes for 64: the next tensor, or the end of the file,
  * then comes too early by just that.
  */
-static int check_old_q2(struct cursor *c, const struct gguf *g, const struct data_place *places,
-                        size_t n)
+static void check_old_q2(struct cursor *c, const struct gguf *g, const struct data_place *places,
+                         size_t n)
 {
     for (size_t k = 0; k < n; k++) {
         const struct gguf_tensor *t = &g->tensor[places[k].number];
@@ -616,22 +564,19 @@ static int check_old_q2(struct cursor *c, const struct gguf *g, const struct dat
             (limit != padded && (k + 1 < n || limit != t->off + t->n_elem / 128 * 34)))
             continue;
         name_tensor(c, g, places[k].number);
-        return cursor_fail(c, -EBADMSG, "type", offset_word(c, g, places[k].number) - 4,
-                           "42 with 34 bytes for 128 values is PrismML's old Q2_0, which only its "
-                           "own llama.cpp of that time reads");
+        cursor_fail(c, -EBADMSG, "type", offset_word(c, g, places[k].number) - 4,
+                    "42 with 34 bytes for 128 values is PrismML's old Q2_0, which only its own "
+                    "llama.cpp of that time reads");
     }
-    return 0;
 }
 
-static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct data_place *places)
+static void check_places(struct cursor *c, struct gguf *g, unsigned flags,
+                         struct data_place *places)
 {
     bool in_order;
     size_t n = collect_places(g, places, &in_order);
-    int r = check_old_q2(c, g, places, n);
-    if (r == 0)
-        r = check_overlap(c, g, places, n);
-    if (r < 0)
-        return r;
+    check_old_q2(c, g, places, n);
+    check_overlap(c, g, places, n);
     /* If no tensor has data, the section is empty, but the file must still reach its start. */
     uint32_t last = n ? places[n - 1].number : 0;
     g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
@@ -639,83 +584,76 @@ static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct
         g->anomalies |= GGUF_ANOMALY_ORDER;
     else if (has_gaps(g))
         g->anomalies |= GGUF_ANOMALY_GAPS;
-    return check_end(c, g, flags, last);
+    if (c->code == 0)
+        check_end(c, g, flags, last);
 }
 
-static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
+static void parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
 {
     g->data_off = g->data_end = g->head_len;
     if (g->n_tensors && !align_u64(g->head_len, g->alignment, &g->data_off))
-        return cursor_fail(c, -EBADMSG, "data section", g->head_len, "its offset overflows");
-    int r = 0;
-    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
-        r = place_tensor(c, g, i);
-    if (r < 0)
-        return r;
+        cursor_fail(c, -EBADMSG, "data section", g->head_len, "its offset overflows");
+    for (uint32_t i = 0; i < g->n_tensors && c->code == 0; i++)
+        place_tensor(c, g, i);
     struct data_place *places = malloc(((size_t)g->n_tensors + 1) * sizeof(*places));
     if (!places)
-        return cursor_fail(c, -ENOMEM, "data section", g->data_off, "no memory");
-    r = check_places(c, g, flags, places);
+        cursor_fail(c, -ENOMEM, "data section", g->data_off, "no memory");
+    if (c->code == 0)
+        check_places(c, g, flags, places);
     free(places);
     c->item = NULL;
-    return r;
 }
 
 /* ---- the file ---- */
 
 /* Report a wrong magic. If the file is of another known kind, name that kind. */
-static int not_gguf(const struct cursor *c)
+static void not_gguf(struct cursor *c)
 {
     char magic[SHOW_MAX];
     const struct sniffed *s = sniff_bytes(c->bytes, (size_t)c->have, c->src->size);
     if (s)
-        return cursor_fail(c, -EBADMSG, "magic", 0, "this is %s, not a GGUF file: %s", s->what,
-                           s->todo);
-    return cursor_fail(c, -EBADMSG, "magic", 0, "'%s' is not 'GGUF'",
-                       show(magic, c->bytes, (size_t)min_u64(c->have, 4)));
+        cursor_fail(c, -EBADMSG, "magic", 0, "this is %s, not a GGUF file: %s", s->what, s->todo);
+    else
+        cursor_fail(c, -EBADMSG, "magic", 0, "'%s' is not 'GGUF'",
+                    show(magic, c->bytes, (size_t)min_u64(c->have, 4)));
 }
 
 /*
  * Parse magic and version. The magic is the same in both byte orders; a file is big-endian when the
  * low half of its version word, read as little-endian, is zero.
  */
-static int parse_version(struct cursor *c)
+static void parse_version(struct cursor *c)
 {
     size_t n = (size_t)min_u64(c->src->size, 4);
-    int r = cursor_need(c, n, "magic");
-    if (r < 0)
-        return r;
-    if (n == 0 || memcmp(c->bytes, "GGUF", n) != 0)
-        return not_gguf(c);
-    r = cursor_need(c, 8, "magic");
-    if (r < 0)
-        return r;
+    if (cursor_need(c, n, "magic") && (n == 0 || memcmp(c->bytes, "GGUF", n) != 0))
+        not_gguf(c);
+    if (!cursor_need(c, 8, "magic"))
+        return;
     uint32_t version = get_u32(c->bytes + 4, false);
     bool big = version != 0 && (version & 0xffff) == 0;
     if (big)
         version = get_u32(c->bytes + 4, true);
     if (version < 1 || version > 3 || (version == 1 && big))
-        return cursor_fail(c, -EBADMSG, "version", 4, "%s%u is not a version of GGUF (1, 2, 3)",
-                           big ? "big-endian " : "", version);
-    c->fmt = (struct gguf_format){
-        .version = (uint8_t)version, .big = big, .len_width = version == 1 ? 4 : 8};
+        cursor_fail(c, -EBADMSG, "version", 4, "%s%u is not a version of GGUF (1, 2, 3)",
+                    big ? "big-endian " : "", version);
+    else
+        c->fmt = (struct gguf_format){
+            .version = (uint8_t)version, .big = big, .len_width = version == 1 ? 4 : 8};
     c->pos = 8;
-    return 0;
 }
 
-static int parse_count(struct cursor *c, const char *field, uint64_t least, uint64_t *ret)
+static uint64_t parse_count(struct cursor *c, const char *field, uint64_t least)
 {
-    uint64_t at = c->pos;
-    int r = cursor_uint(c, c->fmt.len_width, field, ret);
-    const bool cut = c->may_cut && *ret <= PLAUSIBLE_COUNT;
-    if (r == 0 && *ret > cursor_left(c) / least && !cut)
-        return cursor_fail(c, -EBADMSG, field, at,
-                           "%" PRIu64 " cannot fit into a file of %" PRIu64 " bytes%s", *ret,
-                           c->src->size, *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
-    if (r == 0 && *ret > GGUF_MAX_ITEMS)
-        return cursor_fail(c, -EFBIG, field, at, "%" PRIu64 " is over the limit of %" PRIu64, *ret,
-                           GGUF_MAX_ITEMS);
-    return r;
+    const uint64_t at = c->pos, n = cursor_uint(c, c->fmt.len_width, field);
+    const bool cut = c->may_cut && n <= PLAUSIBLE_COUNT;
+    if (n > cursor_left(c) / least && !cut)
+        cursor_fail(c, -EBADMSG, field, at,
+                    "%" PRIu64 " cannot fit into a file of %" PRIu64 " bytes%s", n, c->src->size,
+                    n <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
+    else if (n > GGUF_MAX_ITEMS)
+        cursor_fail(c, -EFBIG, field, at, "%" PRIu64 " is over the limit of %" PRIu64, n,
+                    GGUF_MAX_ITEMS);
+    return n;
 }
 
 /*
@@ -723,57 +661,37 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
  * even if the keys already end at such a multiple. Some writers followed the formula; others wrote
  * no padding in that case.
  */
-static int draft_padding(struct cursor *c)
+static void draft_padding(struct cursor *c)
 {
-    static const uint8_t zeros[GGUF_DRAFT_ALIGNMENT];
     uint64_t n = GGUF_DRAFT_ALIGNMENT - c->pos % GGUF_DRAFT_ALIGNMENT;
     bool whole = n == GGUF_DRAFT_ALIGNMENT;
-    if (whole && cursor_left(c) < n)
-        return 0;
-    int r = cursor_need(c, n, "padding");
-    if (r < 0)
-        return r;
-    bool zero = memcmp(c->bytes + c->pos, zeros, (size_t)n) == 0;
+    if ((whole && cursor_left(c) < n) || !cursor_need(c, n, "padding"))
+        return;
+    bool zero = is_zero(c->bytes + c->pos, (size_t)n);
     if (!zero && !whole)
-        return cursor_fail(c, -EBADMSG, "padding", c->pos, "is not zero");
+        cursor_fail(c, -EBADMSG, "padding", c->pos, "is not zero");
     c->pos += zero ? n : 0;
-    return 0;
-}
-
-static int parse_items(struct cursor *c, struct gguf *g)
-{
-    uint64_t n_tensors, n_kv;
-    int r = parse_count(c, "number of tensors", LEAST_TENSOR, &n_tensors);
-    if (r == 0)
-        r = parse_count(c, "number of keys", LEAST_KEY, &n_kv);
-    if (r == 0)
-        r = parse_each(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
-    if (r < 0)
-        return r;
-    if (c->fmt.draft && n_tensors > 0)
-        r = draft_padding(c);
-    if (r < 0)
-        return r;
-    g->info_off = c->pos;
-    r = parse_each(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
-                   parse_info);
-    g->head_len = c->pos;
-    return r;
 }
 
 /* If the file ends in the header and that is accepted, keep the keys that are complete. */
-static int parse_body(struct cursor *c, struct gguf *g)
+static void parse_body(struct cursor *c, struct gguf *g)
 {
-    int r = parse_items(c, g);
-    if (r == 0 || !c->may_cut || !c->cut || g->n_kv == 0)
-        return r;
+    const uint64_t n_tensors = parse_count(c, "number of tensors", LEAST_TENSOR);
+    const uint64_t n_kv = parse_count(c, "number of keys", LEAST_KEY);
+    parse_each(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
+    if (c->fmt.draft && n_tensors > 0)
+        draft_padding(c);
+    g->info_off = c->pos;
+    parse_each(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor), parse_info);
+    g->head_len = c->pos;
+    if (c->code == 0 || !c->may_cut || !c->cut || g->n_kv == 0)
+        return;
     g->anomalies |= GGUF_ANOMALY_CUT;
     g->n_tensors = 0;
     g->info_off = g->head_len = g->kv[g->n_kv - 1].end;
-    c->item = NULL;
+    c->code = 0;
     if (c->err)
         *c->err = (struct err){0};
-    return 0;
 }
 
 /*
@@ -834,7 +752,7 @@ static uint32_t find_name(const struct gguf *g, bool keys, struct text n, bool w
  * readers compare C strings: for them, `general.alignment` followed by a NUL would move the data;
  * for others, it would not.
  */
-static int enter_name(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
+static void enter_name(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
     char shown[SHOW_MAX];
     struct text n = gguf_name_of(g, keys, i), t = before_nul(n);
@@ -847,79 +765,76 @@ static int enter_name(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
         *chain = i + 1;
     }
     if (first == UINT32_MAX && !known)
-        return 0;
+        return;
     name_item(c, keys ? "key" : "tensor", i, (uint64_t)(n.at - (const char *)g->head), n.len);
     if (first == UINT32_MAX)
-        return cursor_fault(c, -EBADMSG, "name", c->name_off,
-                            "readers that stop at a NUL read it as '%s'", show(shown, t.at, t.len));
-    bool equal = same_name(gguf_name_of(g, keys, first), n);
-    return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u%s", c->item,
-                        first, equal ? "" : " up to a NUL");
+        cursor_fault(c, "name", c->name_off, "readers that stop at a NUL read it as '%s'",
+                     show(shown, t.at, t.len));
+    else
+        cursor_fault(c, "name", c->name_off, "the same name as %s %u%s", c->item, first,
+                     same_name(gguf_name_of(g, keys, first), n) ? "" : " up to a NUL");
 }
 
-static int build_indexes(struct cursor *c, struct gguf *g)
+static void build_indexes(struct cursor *c, struct gguf *g)
 {
-    int r = chains_init(&g->keys, g->n_kv);
-    if (r == 0)
-        r = chains_init(&g->names, g->n_tensors);
-    if (r < 0)
-        return cursor_fail(c, r, "names", c->pos, "no memory");
-    for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
-        r = enter_name(c, g, true, i);
-    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
-        r = enter_name(c, g, false, i);
-    return r;
+    if (chains_init(&g->keys, g->n_kv) < 0 || chains_init(&g->names, g->n_tensors) < 0)
+        cursor_fail(c, -ENOMEM, "names", c->pos, "no memory");
+    for (uint32_t i = 0; i < g->n_kv && c->code == 0; i++)
+        enter_name(c, g, true, i);
+    for (uint32_t i = 0; i < g->n_tensors && c->code == 0; i++)
+        enter_name(c, g, false, i);
 }
 
-static int find_alignment(struct cursor *c, struct gguf *g)
+static void find_alignment(struct cursor *c, struct gguf *g)
 {
     static const char key[] = "general.alignment";
     g->alignment = c->fmt.draft ? GGUF_DRAFT_ALIGNMENT : GGUF_DEFAULT_ALIGNMENT;
     uint32_t i = gguf_find_key(g, key, sizeof(key) - 1);
     if (i == UINT32_MAX || c->fmt.draft)
-        return 0;
+        return;
     struct gguf_value v = gguf_value(g, &g->kv[i]);
     name_item(c, "key", i, g->kv[i].key_off, g->kv[i].key_len);
     if (v.type != GGUF_U32)
-        return cursor_fault(c, -EBADMSG, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
-                            gguf_types[v.type].name);
-    if (!is_pow2(gguf_uint(&v)))
-        return cursor_fault(c, -EBADMSG, "value", g->kv[i].val_off,
-                            "%" PRIu64 " is not a power of two", gguf_uint(&v));
-    g->alignment = gguf_uint(&v);
+        cursor_fault(c, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
+                     gguf_types[v.type].name);
+    else if (!is_pow2(gguf_uint(&v)))
+        cursor_fault(c, "value", g->kv[i].val_off, "%" PRIu64 " is not a power of two",
+                     gguf_uint(&v));
+    else
+        g->alignment = gguf_uint(&v);
     c->item = NULL;
-    return 0;
 }
 
-static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
+static void parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
 {
-    int r = parse_body(c, g);
-    if (r < 0)
-        return r;
+    parse_body(c, g);
+    if (c->code < 0)
+        return;
     trim_nul(c, g);
     g->fmt = c->fmt;
     g->file_size = c->src->size;
     g->head = c->bytes;
-    r = build_indexes(c, g);
-    if (r == 0)
-        r = find_alignment(c, g);
-    if (r == 0)
-        r = parse_layout(c, g, flags);
-    return r;
+    build_indexes(c, g);
+    if (c->code == 0)
+        find_alignment(c, g);
+    if (c->code == 0)
+        parse_layout(c, g, flags);
 }
 
 /* Parse the file in the layout of c->fmt. */
 static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     struct gguf *g = calloc(1, sizeof(*g));
-    if (!g)
-        return cursor_fail(c, -ENOMEM, "header", 0, "no memory");
+    if (!g) {
+        cursor_fail(c, -ENOMEM, "header", 0, "no memory");
+        return c->code;
+    }
     atomic_init(&g->refs, 1);
-    int r = parse_rest(c, g, flags);
-    if (r < 0) {
+    parse_rest(c, g, flags);
+    if (c->code < 0) {
         g->head = NULL; /* still owned by the cursor */
         gguf_free(g);
-        return r;
+        return c->code;
     }
     /* Drop the bytes loaded beyond the header's end. */
     uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
@@ -955,11 +870,10 @@ static int parse_source(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     gguf_fault_fn *fault = c->fault;
     c->fault = NULL;
-    int r = parse_version(c);
+    parse_version(c);
     c->fault = c->fmt.version == 1 ? NULL : fault;
     c->may_cut = flags & GGUF_CUT && c->fmt.version > 1;
-    if (r == 0)
-        r = parse_as(c, flags, ret);
+    int r = c->code < 0 ? c->code : parse_as(c, flags, ret);
     if (r == -EBADMSG && c->fmt.version == 1)
         r = parse_draft(c, flags, ret);
     free(c->bytes);
@@ -986,8 +900,8 @@ int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, const s
 {
     struct cursor c = {.src = s, .err = e, .bytes = head, .given = true, .have = len, .cap = len};
     c.plain = from && !from->fmt.nul;
-    int r = parse_version(&c);
-    return r < 0 ? r : parse_as(&c, 0, ret);
+    parse_version(&c);
+    return c.code < 0 ? c.code : parse_as(&c, 0, ret);
 }
 
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
