@@ -31,11 +31,9 @@ int side_open(struct side *s, const char *path, const char *label, struct err *e
     const bool split = r == 0 && m.files.n;
     if (r == 0)
         r = mapped_open(m.first.file.fd, m.first.src.size, &file, e);
-    if (r == 0 && split)
-        m.files.file[0] = REF(file);
     if (r == 0)
         r = err_sys(e,
-                    store_make(split ? m.files.file : &file,
+                    store_make(file, m.files.file,
                                (const struct gguf *const *)(split ? m.files.g : &m.g),
                                split ? m.files.n : 1, &s->store),
                     "cannot open");

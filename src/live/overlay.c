@@ -83,12 +83,10 @@ static int tensor_ids(const struct edit_plan *p, const struct snapshot *was, str
         *ret = REF(was->ids);
         return 0;
     }
-    struct tensor_id *of = malloc((p->n_tensors + 1) * sizeof(*of));
-    for (size_t i = 0; of && i < p->n_tensors; i++)
-        of[i] = p->tensor[i].id;
-    const int r = of ? ids_make(of, (uint32_t)p->n_tensors, ret) : -ENOMEM;
-    free(of);
-    return r;
+    *ret = ids_new((uint32_t)p->n_tensors);
+    for (size_t i = 0; *ret && i < p->n_tensors; i++)
+        (*ret)->of[i] = p->tensor[i].id;
+    return *ret ? 0 : -ENOMEM;
 }
 
 /* Get the place of a tensor's bytes: its content over the base. *ret holds a reference. */
@@ -98,6 +96,7 @@ static int place_over(const struct store *base, const struct edit_tensor *t,
     struct tensor_content *k = t->content, *below;
     *ret = t->old == EDIT_NONE ? (struct place_in_store){0} : base->place[t->old];
     below = ret->over;
+    ret->over = NULL;
     if (k && below && !tensor_content_covers(k))
         return tensor_content_make(&k->shape, k->nbytes, below, k->piece, k->n, &ret->over);
     ret->over = REF(k ? k : below);
@@ -111,16 +110,14 @@ static int make_store(struct store *base, const struct edit_plan *p, struct stor
         *ret = REF(base);
         return 0;
     }
-    struct place_in_store *place = malloc((p->n_tensors + 1) * sizeof(*place));
-    int r = place ? 0 : -ENOMEM;
-    size_t n = 0;
-    while (r == 0 && n < p->n_tensors && (r = place_over(base, &p->tensor[n], &place[n])) == 0)
-        n++;
+    struct store *s = store_new(NULL, base->file, base->files, p->n_tensors);
+    int r = s ? 0 : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < p->n_tensors; i++)
+        r = place_over(base, &p->tensor[i], &s->place[i]);
     if (r == 0)
-        r = store_of(base->file, base->files, place, n, ret);
-    while (place && n > 0)
-        tensor_content_unref(place[--n].over);
-    free(place);
+        *ret = s;
+    else
+        store_unref(s);
     return r;
 }
 
@@ -135,7 +132,6 @@ static int make_state(struct live *l, const struct view *base, const struct snap
     int r = newest_make(l->newest, REF(p->next), base->snap->shard, number, &changed, &g, e);
     if (r < 0)
         return r;
-    ids_unref(g->ids);
     g->ids = p->tensor ? NULL : REF(base->snap->ids);
     r = p->tensor ? tensor_ids(p, was, &g->ids) : 0;
     if (r == 0)

@@ -23,10 +23,8 @@
 
 void ids_unref(struct ids *s)
 {
-    if (!REF_DROP(s))
-        return;
-    free(s->of);
-    free(s);
+    if (REF_DROP(s))
+        free(s);
 }
 
 uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version)
@@ -37,21 +35,14 @@ uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version)
     return IDS_NONE;
 }
 
-int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret)
+struct ids *ids_new(uint32_t n)
 {
-    struct ids *s = calloc(1, sizeof(*s));
-    if (!s)
-        return -ENOMEM;
-    atomic_init(&s->refs, 1);
-    s->n = n;
-    s->of = malloc(((size_t)n + 1) * sizeof(*s->of));
-    if (!s->of) {
-        ids_unref(s);
-        return -ENOMEM;
+    struct ids *s = calloc(1, sizeof(*s) + n * sizeof(s->of[0]));
+    if (s) {
+        atomic_init(&s->refs, 1);
+        s->n = n;
     }
-    memcpy(s->of, of, n * sizeof(*of));
-    *ret = s;
-    return 0;
+    return s;
 }
 
 /* ---- snapshots ---- */
@@ -68,27 +59,6 @@ static void snapshot_free(struct snapshot *g)
     ids_unref(g->ids);
     image_unref(g->whole);
     free(g);
-}
-
-int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
-                  struct snapshot **ret)
-{
-    struct snapshot *g = calloc(1, sizeof(*g));
-    if (!g)
-        return -ENOMEM;
-    atomic_init(&g->refs, 1);
-    g->number = number;
-    g->file = "";
-    g->mtime = *mtime;
-    g->gguf = m;
-    g->key_size = calloc((size_t)m->n_kv + 1, sizeof(*g->key_size));
-    if (!g->key_size) {
-        g->gguf = NULL; /* the caller keeps the model */
-        snapshot_free(g);
-        return -ENOMEM;
-    }
-    *ret = g;
-    return 0;
 }
 
 void snapshot_unref(struct snapshot *g)
@@ -217,13 +187,12 @@ void newest_init(struct newest *n)
 void newest_free(struct newest *n)
 {
     view_free(&n->view);
-    image_unref(n->file);
     lock_destroy(&n->lock);
 }
 
 struct view newest_view_as(const struct newest *n, struct snapshot *g)
 {
-    return (struct view){REF(g), REF(n->view.store), REF(g->number == 0 ? n->file : NULL)};
+    return (struct view){REF(g), REF(n->view.store), REF(g->number == 0 ? n->view.file : NULL)};
 }
 
 struct view newest_view(struct newest *n)
@@ -244,69 +213,52 @@ void newest_touch(struct newest *n)
     n->changed = when_date();
 }
 
-/* Makes the snapshot of a split model. On success the snapshot owns the first file. */
-static int make_split(const struct newest *n, struct gguf *first, struct gguf *const *file,
-                      uint32_t number, const struct timespec *mtime, struct snapshot **ret,
-                      struct err *e)
-{
-    const size_t files = n->shards->n;
-    struct gguf *merged = NULL, **all = malloc(files * sizeof(struct gguf *));
-    if (!all)
-        return err_set(e, -ENOMEM, "no memory");
-    memcpy((void *)all, (const void *)file, files * sizeof(struct gguf *));
-    all[0] = first;
-    int r = merge_shards((const struct gguf *const *)all, files, &merged, e);
-    if (r == 0 && snapshot_make(merged, number, mtime, ret) < 0)
-        r = err_set(e, -ENOMEM, "no memory");
-    if (r < 0) {
-        gguf_free(merged);
-        free((void *)all);
-        return r;
-    }
-    for (size_t i = 1; i < files; i++)
-        (void)REF(all[i]);
-    (*ret)->shard = all;
-    (*ret)->shards = n->shards;
-    return 0;
-}
-
 int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
                 uint32_t number, const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
-    struct snapshot *g = NULL;
+    const size_t files = n->shards ? n->shards->n : 0;
+    struct snapshot *g = calloc(1, sizeof(*g));
     int r = number == UINT32_MAX
                 ? err_set(e, -EOVERFLOW, "too many edits; unmount the model and mount it again")
                 : 0;
-    if (r == 0 && n->shards)
-        r = make_split(n, first, all, number, mtime, &g, e);
-    else if (r == 0 && snapshot_make(first, number, mtime, &g) < 0)
-        r = err_set(e, -ENOMEM, "no memory");
-    if (r < 0) {
+    if (!g || r < 0) {
         gguf_free(first);
-        return r;
+        free(g);
+        return r < 0 ? r : err_set(e, -ENOMEM, "no memory");
     }
-    if (n->view.snap)
-        g->ids = REF(n->view.snap->ids); /* the caller replaces the ids if tensors differ */
+    atomic_init(&g->refs, 1);
+    g->number = number;
+    g->mtime = *mtime;
     g->file = n->name;
-    *ret = g;
-    return 0;
+    g->shards = n->shards;
+    g->gguf = first;
+    g->shard = files ? calloc(files, sizeof(struct gguf *)) : NULL;
+    for (size_t i = 0; g->shard && i < files; i++)
+        g->shard[i] = i ? REF(all[i]) : first;
+    if (g->shard) {
+        g->gguf = NULL;
+        r = merge_shards((const struct gguf *const *)g->shard, files, &g->gguf, e);
+    }
+    if (r == 0)
+        g->key_size = calloc((size_t)g->gguf->n_kv + 1, sizeof(*g->key_size));
+    if (r == 0 && (!g->key_size || (files && !g->shard)))
+        r = err_set(e, -ENOMEM, "no memory");
+    if (r < 0)
+        snapshot_free(g);
+    else
+        *ret = g;
+    return r;
 }
 
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e)
 {
-    const size_t n = snapshot_files(g);
-    struct mapped *m = NULL, **all = malloc(n * sizeof(struct mapped *));
-    int r = all ? 0 : err_set(e, -ENOMEM, "no memory");
-    if (r == 0 && fd >= 0)
-        r = mapped_open(fd, snapshot_file(g, 0)->file_size, &m, e);
-    for (size_t i = 0; r == 0 && i < n; i++)
-        all[i] = i || fd < 0 ? file[i] : m;
-    if (r == 0 &&
-        store_make(all, (const struct gguf *const *)(g->shard ? g->shard : &g->gguf), n, ret) < 0)
+    struct mapped *m = NULL;
+    int r = fd < 0 ? 0 : mapped_open(fd, snapshot_own(g)->file_size, &m, e);
+    if (r == 0 && store_make(m, file, (const struct gguf *const *)(g->shard ? g->shard : &g->gguf),
+                             snapshot_files(g), ret) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     mapped_unref(m);
-    free((void *)all);
     return r;
 }
 
@@ -324,8 +276,8 @@ struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *
 void newest_drop_file(struct newest *n)
 {
     lock_take(&n->lock);
-    struct image *file = n->file;
-    n->file = NULL;
+    struct image *file = n->view.file;
+    n->view.file = NULL;
     lock_drop(&n->lock);
     image_unref(file);
 }

@@ -51,8 +51,8 @@ struct tensor_id {
 
 struct ids {
     atomic_uint refs;
-    uint32_t n;           /* number of tensors */
-    struct tensor_id *of; /* owned, in tensor order */
+    uint32_t n; /* number of tensors */
+    struct tensor_id of[];
 };
 
 void ids_unref(struct ids *s); /* s may be NULL, here and below */
@@ -78,8 +78,8 @@ static inline uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_
     return s ? ids_look(s, version, true) : version < n ? version : IDS_NONE;
 }
 
-/* Make a table of the n tensors in `of`. Returns 0 or -ENOMEM. */
-int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
+/* Make a table of n tensors, whose ids the caller fills in. Returns NULL if out of memory. */
+struct ids *ids_new(uint32_t n);
 
 /* ---- snapshots ---- */
 
@@ -94,7 +94,7 @@ struct snapshot {
     struct gguf *gguf;           /* owned: the model as shown */
     struct gguf **shard;         /* owned references to the files' contents; NULL if not split */
     struct ids *ids;             /* a reference: the tensors' ids; NULL: see the top of this file */
-    const char *file;            /* owned by the tree: name of the model's file; "" if unknown */
+    const char *file;            /* owned by the tree: name of the model's file */
     const struct shards *shards; /* owned by the tree; NULL if the model is not split */
     _Atomic(struct image *) whole;                /* owned: snapshot_whole() */
     _Atomic(struct image *) form[SNAPSHOT_FORMS]; /* owned: derive/safetensors.h */
@@ -102,10 +102,6 @@ struct snapshot {
     _Atomic(uint64_t) row_size[SNAPSHOT_ROWS]; /* the same for the rendered files at the root */
 };
 
-/* Make a snapshot of a parsed model, taking ownership of the model on success. Returns 0 or
- * -ENOMEM. */
-int snapshot_make(struct gguf *g, uint32_t number, const struct timespec *mtime,
-                  struct snapshot **ret);
 void snapshot_unref(struct snapshot *g);
 
 struct view {
@@ -170,13 +166,13 @@ bool snapshot_shows_key(const struct snapshot *g, uint32_t kv);
 
 struct newest {
     struct lock lock;
-    struct view view;            /* holds references to the newest snapshot and store */
+    /* References to the newest snapshot and store, and to the first snapshot's file as it was opened
+     * (NULL after newest_drop_file()). */
+    struct view view;
     struct timespec changed;     /* time of the last edit */
     const char *name;            /* the name of the model's file, not owned */
     const struct shards *shards; /* not owned; NULL if the model is not split */
-    /* a reference: the first snapshot's file as it was opened; NULL after newest_drop_file() */
-    struct image *file;
-    atomic_uint numbers; /* number of ids handed out so far, for tensors and versions */
+    atomic_uint numbers;         /* number of ids handed out so far, for tensors and versions */
     /*
      * Called with the lock held, before the newest snapshot is replaced by one with a different
      * table of tensors, so that views that are still needed can be kept.
@@ -196,6 +192,7 @@ struct timespec newest_changed(struct newest *n);
 /*
  * Make a snapshot of a model from its first file and, if the model is split, from the other files
  * in `all` (all[0] is not used). Takes ownership of the reference to `first` even on failure.
+ * The caller sets the ids.
  */
 int newest_make(const struct newest *n, struct gguf *first, struct gguf *const *all,
                 uint32_t number, const struct timespec *mtime, struct snapshot **ret,

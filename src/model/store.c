@@ -281,43 +281,36 @@ static void store_free(struct store *s)
     free(s);
 }
 
-int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
-               struct store **ret)
+struct store *store_new(struct mapped *first, struct mapped *const *file, size_t files, size_t n)
+{
+    struct store *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    atomic_init(&s->refs, 1);
+    s->file = calloc(files + 1, sizeof(struct mapped *));
+    s->place = calloc(n + 1, sizeof(*s->place));
+    if (!s->file || !s->place) {
+        store_free(s);
+        return NULL;
+    }
+    for (; s->files < files; s->files++)
+        s->file[s->files] = REF(first && s->files == 0 ? first : file[s->files]);
+    s->n = n;
+    return s;
+}
+
+int store_make(struct mapped *first, struct mapped *const *file, const struct gguf *const *g,
+               size_t n, struct store **ret)
 {
     size_t tensors = 0, at = 0;
     for (size_t k = 0; k < n; k++)
         tensors += g[k]->n_tensors;
-    struct place_in_store *place = malloc((tensors + 1) * sizeof(*place));
-    if (!place)
-        return -ENOMEM;
-    for (uint32_t k = 0; k < n; k++)
+    struct store *s = store_new(first, file, n, tensors);
+    for (uint32_t k = 0; s && k < n; k++)
         for (uint32_t i = 0; i < g[k]->n_tensors; i++)
-            place[at++] = (struct place_in_store){g[k]->tensor[i].off, k, k, NULL};
-    int r = store_of(file, n, place, tensors, ret);
-    free(place);
-    return r;
-}
-
-int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
-             struct store **ret)
-{
-    struct store *s = calloc(1, sizeof(*s));
+            s->place[at++] = (struct place_in_store){g[k]->tensor[i].off, k, k, NULL};
     if (!s)
         return -ENOMEM;
-    atomic_init(&s->refs, 1);
-    s->file = calloc(files + 1, sizeof(struct mapped *));
-    s->place = malloc((n + 1) * sizeof(*s->place));
-    if (!s->file || !s->place) {
-        store_free(s);
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < files; i++)
-        s->file[i] = REF(file[i]);
-    s->files = files;
-    memcpy(s->place, place, n * sizeof(*place));
-    s->n = n;
-    for (size_t i = 0; i < n; i++)
-        (void)REF(place[i].over);
     *ret = s;
     return 0;
 }

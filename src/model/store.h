@@ -162,14 +162,14 @@ struct place_in_store {
 };
 
 /*
- * store_make() makes a store of n files; g[i] describes the layout of file i, and the tensors of
- * each file follow those of the previous file. store_of() makes a store of files and places. Both
- * take their own references, and return 0 or -ENOMEM.
+ * store_new() makes a store of these files, with places for n tensors that the caller fills in; it
+ * returns NULL if out of memory. store_make() makes a store of n files, of which `first` (NULL:
+ * file[0]) is the first. g[i] describes the layout of file i, and the tensors of each file follow
+ * those of the previous file. It returns 0 or -ENOMEM. Both take their own references to files.
  */
-int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
-               struct store **ret);
-int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
-             struct store **ret);
+struct store *store_new(struct mapped *first, struct mapped *const *file, size_t files, size_t n);
+int store_make(struct mapped *first, struct mapped *const *file, const struct gguf *const *g,
+               size_t n, struct store **ret);
 void store_unref(struct store *s);
 
 /*

@@ -275,7 +275,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
         return r;
     shards_release(&t->shards);
     r = snapshot_keep_file(t->newest.view.snap, &t->model.src, t->newest.view.store->file[0],
-                           &t->newest.file);
+                           &t->newest.view.file);
     if (r < 0)
         return err_sys(e, r, "cannot read");
     find_out_writable(t);

@@ -25,6 +25,15 @@ struct model {
     struct view view;
 };
 
+static struct snapshot *snapshot_of(struct gguf *g, uint32_t number)
+{
+    struct snapshot *ret = NULL;
+    CU_ASSERT_EQUAL_FATAL(newest_make(&(struct newest){.name = "m.gguf"}, g, NULL, number,
+                                      &(struct timespec){0}, &ret, NULL),
+                          0);
+    return ret;
+}
+
 /* Make tensors of the F32 values 1, 2, 3 ... in an unlinked file: `large` values in the first, 7 in
  * each of the others. */
 static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
@@ -58,9 +67,9 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
     struct mapped *mapped = NULL;
     CU_ASSERT_EQUAL_FATAL(mapped_open(fileno(f), n - missing, &mapped, NULL), 0);
     (void)fclose(f);
-    CU_ASSERT_EQUAL_FATAL(store_make(&mapped, (const struct gguf *const *)&g, 1, &m.store), 0);
+    CU_ASSERT_EQUAL_FATAL(store_make(mapped, NULL, (const struct gguf *const *)&g, 1, &m.store), 0);
     mapped_unref(mapped);
-    CU_ASSERT_EQUAL_FATAL(snapshot_make(g, 0, &(struct timespec){0}, &m.snap), 0);
+    m.snap = snapshot_of(g, 0);
     free(bytes);
     m.view = (struct view){m.snap, m.store, NULL};
     return m;
@@ -172,9 +181,10 @@ TEST("of pictures, as many are kept as fit")
     for (uint32_t i = 0; i < STATES; i++) {
         struct heard h = HEARD;
         view[i] = (struct view){NULL, m.store, NULL};
-        CU_ASSERT_EQUAL_FATAL(
-            snapshot_make(REF(m.snap->gguf), i, &(struct timespec){0}, &view[i].snap), 0);
-        CU_ASSERT_EQUAL_FATAL(ids_make(&(struct tensor_id){0, i}, 1, &view[i].snap->ids), 0);
+        view[i].snap = snapshot_of(REF(m.snap->gguf), i);
+        view[i].snap->ids = ids_new(1);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(view[i].snap->ids);
+        view[i].snap->ids->of[0] = (struct tensor_id){0, i};
         if (want(w, &view[i], DERIVED_PICTURE, 0, 1, &h, &h) == WORK_PARKED)
             CU_ASSERT_EQUAL(wait_for(&h, 1), 0);
     }
