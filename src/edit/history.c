@@ -448,17 +448,33 @@ static bool joins(const struct history *h, const struct record *last, const stru
            x->now - end < HISTORY_JOIN;
 }
 
-/* H3. Returns how many of the first n records to drop when one of this size follows them. */
+/* H3. Returns how many of the first n records to drop when one of this size follows them: a few more
+ * than necessary, because the others are written anew. */
 static size_t surplus(const struct history *h, const struct records *f, size_t n, size_t more)
 {
+    const uint64_t end = n ? f->rec[n - 1].end + more : 0;
+    const bool full = n && (n >= h->keep || end - f->rec[0].at > HISTORY_BYTES);
+    const size_t keep = h->keep - h->keep / 100 * 10;
     size_t ret = 0;
-    while (ret < n &&
-           (n - ret >= h->keep || f->rec[n - 1].end - f->rec[ret].at + more > HISTORY_BYTES))
+    while (full && ret < n && (n - ret >= keep || end - f->rec[ret].at > HISTORY_BYTES / 10 * 9))
         ret++;
     return ret;
 }
 
-/* H1. Completes the record in b and appends it, in place of one whose edit was never done. dir: the locked directory. */
+/* H1. Writes a record behind the others. If that fails, what was written of it is not used. */
+static int append(const struct history *h, int dir, uint64_t at, const struct buf *b, struct err *e)
+{
+    char name[NAME_ROOM];
+    int fd = h->sys->openat(h->sys, dir, file_name(h, name), O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    int r = fd < 0 ? fd : sys_write_all(h->sys, fd, b->data, b->len, at);
+    if (r == 0)
+        r = sys_sync(h->sys, fd);
+    sys_close(h->sys, &fd);
+    return r < 0 ? failed(h, r, "cannot write its file", e) : 0;
+}
+
+/* Completes the record in b and writes it, in place of one whose edit was never done. dir: the
+ * locked directory. */
 static int record(const struct history *h, int dir, const struct history_edit *x, struct buf *b,
                   struct err *e)
 {
@@ -478,7 +494,9 @@ static int record(const struct history *h, int dir, const struct history_edit *x
     put_u64(p + 40, before, false);
     put_u64(p + 48, edit_keys_id(x->after), false);
     put_u64(p, xxh64(0, p + 8, b->len - 8), false);
-    return replace_file(h, dir, &f, surplus(h, &f, n, b->len), n, b, e);
+    const size_t drop = surplus(h, &f, n, b->len);
+    return n && n == f.n && !drop && f.end == f.bytes.len ? append(h, dir, f.end, b, e)
+                                                          : replace_file(h, dir, &f, drop, n, b, e);
 }
 
 int history_append(const struct history *h, const struct history_edit *edit, struct err *e)

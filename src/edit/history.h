@@ -38,7 +38,8 @@
  *      that of the last forgotten one.
  *  H4. Only directories and regular files with a single name are used, and only if they belong to
  *      this process's user. Links are followed only in the state directory's own path.
- *  H5. Files are replaced as a whole, under the directory's lock.
+ *  H5. Files are written under the directory's lock: a record is appended; where others are to go, the
+ *      file is replaced as a whole.
  *
  * Nothing in the file is trusted. Keys are restored only if their id is the recorded one. Whatever
  * follows the last valid record is not used. A file with another head is replaced.
