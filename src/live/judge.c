@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "edit/commit.h"
+#include "model/facts.h"
 #include "quant/encode.h"
 #include "text/number.h"
 
@@ -33,6 +34,14 @@ static uint64_t elements_of(const struct tensor_shape *s)
     for (uint32_t i = 0; i < s->n_dims; i++)
         n *= s->dims[i];
     return n;
+}
+
+struct tensor_base tensor_base_in(const struct view *v, uint32_t number)
+{
+    const struct gguf *g = v->snap->gguf;
+    const uint32_t i = ids_find(v->snap->ids, g->n_tensors, number);
+    return (struct tensor_base){
+        .v = *v, .t = i == IDS_NONE ? NULL : &g->tensor[i], .big = g->fmt.big};
 }
 
 void tensor_base_free(struct tensor_base *b)
@@ -62,7 +71,7 @@ static uint64_t offset_of(const struct tensor_base *b)
 
 /* ---- views ---- */
 
-const struct tensor_view_kind tensor_views[TENSOR_ASIDE] = {
+const struct tensor_view_kind tensor_views[TENSOR_VIEWS] = {
     [TENSOR_RAW] = {"raw", NULL, false},
     [TENSOR_F32] = {"f32", &quant_f32, false},
     [TENSOR_F16] = {"f16", &quant_f16, false},
@@ -76,7 +85,7 @@ const struct tensor_view_kind tensor_views[TENSOR_ASIDE] = {
 /* False if the tensor does not exist or its values cannot be shown. */
 static bool view_exists(const struct tensor_base *b, enum tensor_view view)
 {
-    return b->t &&
+    return b->t && !view_is_computed(view) &&
            (!tensor_views[view].form || quant_has_values(quant_find(b->t->type_id), b->big));
 }
 
@@ -120,6 +129,13 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
                            off + done - len, (uint8_t *)dst + done, n - done);
 }
 
+bool tensor_array_differs(const struct tensor_base *b, enum tensor_view view, const struct npy *npy)
+{
+    const unsigned width = npy->header ? tensor_views[view].form->width : 0;
+    return npy->header && (npy->width != width || npy->fortran || !b->t ||
+                           npy->header != tensor_view_size(b, view) - b->t->n_elem * width);
+}
+
 /* ---- rounds ---- */
 
 void tensor_round_free(struct tensor_round *round)
@@ -130,7 +146,6 @@ void tensor_round_free(struct tensor_round *round)
 int tensor_round_read(const struct tensor_round *round, const struct tensor_base *b, uint64_t off,
                       void *dst, size_t n)
 {
-    const uint64_t stored = min_u64(round->cut, tensor_view_size(b, round->view));
     const struct extent *x;
     uint8_t *to = dst;
     int r = 0;
@@ -140,7 +155,7 @@ int tensor_round_read(const struct tensor_round *round, const struct tensor_base
             r = extent_read(x, off, to, (size_t)len);
             continue;
         }
-        const size_t there = (size_t)within_u64(off, (size_t)len, stored);
+        const size_t there = (size_t)within_u64(off, (size_t)len, tensor_view_size(b, round->view));
         memset(to + there, 0, (size_t)len - there);
         r = there ? tensor_view_read(b, round->view, off, to, there) : 0;
     }
@@ -270,14 +285,10 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
 
 void tensor_text(const struct tensor_base *b, enum tensor_view view, struct buf *out)
 {
-    uint64_t dims[GGUF_MAX_DIMS];
-    const struct quant_type *type = quant_find(b->t->type_id);
-    if (view == TENSOR_TYPE && type && type->block_len)
-        buf_str(out, type->name);
-    else if (view == TENSOR_TYPE)
-        buf_printf(out, "unknown:%" PRIu32, b->t->type_id);
-    for (uint32_t i = dims_of(b, dims); view == TENSOR_SHAPE && i-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", dims[i], i ? " " : "");
+    if (view == TENSOR_TYPE)
+        fact_type_name(b->t, out);
+    else
+        fact_shape(b->v.snap->gguf, b->t, " ", out);
     buf_char(out, '\n');
 }
 
@@ -845,7 +856,6 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
                      struct err *e)
 {
     const struct npy *npy = &round->npy;
-    const unsigned width = tensor_views[round->view].form->width;
     struct tensor_shape shape = {.type = b->t->type_id, .n_dims = npy->n_dims};
     uint64_t nbytes;
     int r = check_whole_header(round, e);
@@ -857,8 +867,7 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
     if (r)
         return r;
     const bool shaped = !has_shape(b, npy->n_dims, npy->dims);
-    const uint64_t head = tensor_view_size(b, round->view) - b->t->n_elem * width;
-    const bool moved = shaped || npy->header != head || npy->width != width || npy->fortran;
+    const bool moved = shaped || tensor_array_differs(b, round->view, npy);
     r = judge_bytes(round, b, npy->n_elem == b->t->n_elem ? NULL : &shape, moved, logs, watch, ret,
                     e);
     ret->shaped = shaped;
@@ -930,39 +939,40 @@ static int lacks(struct err *e, const char *what)
 static int new_shape(const struct tensor_new *t, struct tensor_shape *ret, struct err *e)
 {
     const struct tensor_base none = {0};
-    const struct tensor_view_kind *kind = t->data ? &tensor_views[t->data->view] : NULL;
-    const struct npy *npy = t->data ? &t->data->npy : NULL;
+    const struct tensor_view_kind *kind = &tensor_views[t->data.view];
+    const struct npy *npy = &t->data.npy;
+    const bool type = t->type.written.n, shape = t->shape.written.n;
     uint64_t whole;
     bool same;
-    int r = t->type ? parse_text(t->type, &none, ret, &same, e) : 0;
-    if (r == 0 && t->shape)
-        r = parse_text(t->shape, &none, ret, &same, e);
+    int r = type ? parse_text(&t->type, &none, ret, &same, e) : 0;
+    if (r == 0 && shape)
+        r = parse_text(&t->shape, &none, ret, &same, e);
     if (r < 0)
         return r;
-    if (!kind)
-        return lacks(e, t->type && t->shape ? "raw or values"
-                        : t->type           ? "shape, and raw or values"
-                        : t->shape          ? "type, and raw or values"
-                                            : "type, shape, and raw or values");
+    if (!t->data.written.n)
+        return lacks(e, type && shape ? "raw or values"
+                        : type        ? "shape, and raw or values"
+                        : shape       ? "type, and raw or values"
+                                      : "type, shape, and raw or values");
     if (kind->npy) {
-        r = check_whole_header(t->data, e);
+        r = check_whole_header(&t->data, e);
         if (r == TENSOR_BEGUN)
             return lacks(e, "the values after the NumPy header");
         if (r)
             return r;
-        if (t->shape && (ret->n_dims != npy->n_dims ||
-                         memcmp(ret->dims, npy->dims, sizeof(*npy->dims) * npy->n_dims) != 0))
+        if (shape && (ret->n_dims != npy->n_dims ||
+                      memcmp(ret->dims, npy->dims, sizeof(*npy->dims) * npy->n_dims) != 0))
             return err_set(e, -EINVAL, "a new tensor: %s and shape do not agree", kind->name);
         ret->n_dims = npy->n_dims;
         memcpy(ret->dims, npy->dims, sizeof(npy->dims));
-    } else if (!t->shape || (!t->type && !kind->form)) {
-        return lacks(e, t->shape ? "type" : t->type || kind->form ? "shape" : "type and shape");
+    } else if (!shape || (!type && !kind->form)) {
+        return lacks(e, shape ? "type" : type || kind->form ? "shape" : "type and shape");
     }
-    ret->type = t->type ? ret->type : kind->form->same;
+    ret->type = type ? ret->type : kind->form->same;
     r = tensor_shape_bytes(ret, &whole, e);
     if (r == 0 && kind->form)
         whole = npy->header + elements_of(ret) * (npy->header ? npy->width : kind->form->width);
-    return r < 0 ? r : check_length(t->data->size, whole, "a new tensor: ", kind->name, e);
+    return r < 0 ? r : check_length(t->data.size, whole, "a new tensor: ", kind->name, e);
 }
 
 int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,
@@ -973,7 +983,7 @@ int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct
     *ret = TENSOR_EDIT_INIT;
     int r = new_shape(t, &shape, e);
     if (r == 0)
-        r = judge_bytes(t->data, &none, &shape, false, logs, watch, ret, e);
+        r = judge_bytes(&t->data, &none, &shape, false, logs, watch, ret, e);
     if (r)
         return r;
     ret->shape = shape;

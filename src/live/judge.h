@@ -23,30 +23,35 @@
 #include "model/snapshot.h"
 #include "quant/encode.h"
 
-/* The kinds of files that programs can write in a tensor's directory. */
+/* The files that programs can write in a tensor's directory, by their rows there. */
 enum tensor_view {
-    TENSOR_RAW, /* the bytes as stored */
-    TENSOR_F32, /* the values, in the form of quant/quant.h */
-    TENSOR_F16,
-    TENSOR_BF16,
+    TENSOR_RAW,     /* the bytes as stored */
+    TENSOR_F32,     /* the values, in the form of quant/quant.h */
     TENSOR_F32_NPY, /* the values after a NumPy header */
+    TENSOR_SHAPE,   /* the tensor's shape and type as texts */
+    TENSOR_TYPE,
+    TENSOR_OFFSET, /* as any other row, computed: writes are accepted but ignored */
+    TENSOR_F16,
     TENSOR_F16_NPY,
-    TENSOR_VIEWS,
-    TENSOR_TYPE = TENSOR_VIEWS, /* the tensor's type and shape as texts */
-    TENSOR_SHAPE,
-    TENSOR_ASIDE, /* computed from other views; writes are accepted but ignored */
+    TENSOR_BF16,
+    TENSOR_VIEWS
 };
 
 struct tensor_view_kind {
-    const char *name;              /* name of the view's file, such as "f32.npy" */
+    const char *name; /* name of the view's file, such as "f32.npy"; NULL if computed */
     const struct quant_form *form; /* form of the values; NULL for raw bytes and texts */
     bool npy;                      /* a NumPy header precedes the values */
 };
-extern const struct tensor_view_kind tensor_views[TENSOR_ASIDE];
+extern const struct tensor_view_kind tensor_views[TENSOR_VIEWS];
 
 static inline bool view_is_text(enum tensor_view view)
 {
     return view == TENSOR_TYPE || view == TENSOR_SHAPE;
+}
+
+static inline bool view_is_computed(enum tensor_view view)
+{
+    return view >= TENSOR_VIEWS || !tensor_views[view].name;
 }
 
 /* ---- a tensor as it is ---- */
@@ -59,6 +64,8 @@ struct tensor_base {
     bool big;                      /* byte order of the model */
 };
 
+/* Find a tensor in a view, whose references the result shares. */
+struct tensor_base tensor_base_in(const struct view *v, uint32_t number);
 void tensor_base_free(struct tensor_base *b);
 /* Return the view's size, or 0 if the tensor does not exist or its values cannot be shown. */
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
@@ -67,17 +74,18 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n);
 
+/* True if the values of an array lie elsewhere than in the view of the tensor, or in another form.
+ * npy->header 0: there is no array, so nothing differs. */
+bool tensor_array_differs(const struct tensor_base *b, enum tensor_view view,
+                          const struct npy *npy);
+
 /* ---- what was written ---- */
 
-/* No truncation. */
-#define TENSOR_UNCUT UINT64_MAX
-
-/* What was written to a view, at one moment. */
+/* What was written to a view, at one moment. Other bytes come from the tensor. */
 struct tensor_round {
     enum tensor_view view;
     struct extents written; /* owned */
     uint64_t size;          /* of the view with these bytes */
-    uint64_t cut;           /* bytes from here on never come from the tensor */
     uint64_t epoch;         /* of the newest of these bytes (views.h) */
     struct npy npy;         /* the header of a NumPy view, unless npy.header is 0 */
 };
@@ -137,10 +145,10 @@ void tensor_text(const struct tensor_base *b, enum tensor_view view, struct buf 
 int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, struct logs *logs,
                  const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
 
-/* What is known of a new tensor: what was written to its files, each of which may be NULL. */
+/* What is known of a new tensor: what was written to its files, if anything. */
 struct tensor_new {
-    const struct tensor_round *type, *shape;
-    const struct tensor_round *data; /* the view that counts */
+    struct tensor_round type, shape;
+    struct tensor_round data; /* the view that counts */
     bool big;
     const struct imatrix_row *imp; /* not owned; NULL if unknown */
 };

@@ -46,14 +46,10 @@ static void add_refused(const struct live *l, bool fresh, struct buf *out)
 {
     for (struct link *k = NULL; l->n_errors && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
-        CLEANUP(tensor_base_free) struct tensor_base b = {0};
-        if (!o->error || (o->fresh && !fresh))
-            continue;
-        tensor_base_get(l, o->number, &b);
-        if (o->fresh)
-            add_tensor_note(o->name, o->name_len, o->error, out);
-        else if (b.t)
-            add_tensor_note(gguf_name(b.v.snap->gguf, b.t), b.t->name_len, o->error, out);
+        size_t n;
+        const char *name = o->error && (fresh || !o->fresh) ? object_name(l, o, &n) : NULL;
+        if (name)
+            add_tensor_note(name, n, o->error, out);
     }
     for (const struct name *x = l->first; x && l->n_errors; x = x->next)
         if (x->error)
@@ -79,7 +75,8 @@ static void add_lost(const struct live *l, struct buf *out)
     for (const struct name *x = l->first; x; x = x->next)
         if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
             unsaved_add(out, "", x->text, "it is not a key");
-    for (const struct object *o = l->tensors.fresh; o; o = o->next)
+    const struct object *o;
+    TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh)
         add_tensor_note(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
     add_pending(l, out);
 }
@@ -114,6 +111,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->born = REF(snapshot_own(l->state));
     l->given = l->born->n_kv;
     TAILQ_INIT(&l->queue.waiting);
+    TAILQ_INIT(&l->tensors.fresh);
     lock_init(&l->lock);
     l->queue.rest = (struct cond)COND_INIT;
     overlay_begin(l);
@@ -143,7 +141,7 @@ void live_hurry(struct live *l)
     if (!l->started || l->stop)
         return;
     live_end_made(l);
-    (void)queue_sync(l, tensors_hurry(l), NULL);
+    (void)queue_sync(l, true, NULL);
     l->stop = true;
     if (l->queue.running && l->queue.running->converts)
         atomic_store(&l->queue.cancel, true);
@@ -225,7 +223,8 @@ bool live_is_file(struct live *l, const struct stat *st)
 bool live_idle(struct live *l)
 {
     LOCKED(&l->lock);
-    return !(overlay_is_pending(l) || !queue_is_idle(l) || l->made.file || l->tensors.fresh);
+    return !(overlay_is_pending(l) || !queue_is_idle(l) || l->made.file ||
+             !TAILQ_EMPTY(&l->tensors.fresh));
 }
 
 /* ---- undo ---- */
@@ -278,7 +277,6 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     if (r < 0)
         return err_prefix(e, r, "edits before it could not be written");
     lock_drop(&l->lock); /* only this thread changes the state on disk */
-    overlay_retire(l);
     r = of_folder(history_pick(l->history, q->number, snapshot_own(l->disk.snap), &p, e));
     lock_take(&l->lock);
     if (r == 0)

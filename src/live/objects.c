@@ -65,26 +65,21 @@ void object_set_error(struct live *l, struct object *o, const char *why)
     l->n_errors += o->error != NULL;
 }
 
-/* Write the name of a tensor, as the log shows it. Returns false if it is not there any more. */
-static bool show_name(const struct live *l, const struct object *o, char shown[SHOW_MAX])
+const char *object_name(const struct live *l, const struct object *o, size_t *n)
 {
-    CLEANUP(tensor_base_free) struct tensor_base b = {0};
-    if (o->fresh) {
-        (void)show(shown, o->name, o->name_len);
-        return true;
-    }
-    tensor_base_get(l, o->number, &b);
-    if (b.t)
-        (void)show(shown, gguf_name(b.v.snap->gguf, b.t), b.t->name_len);
-    return b.t;
+    const struct gguf_tensor *t = object_base(l, o).t;
+    *n = o->fresh ? o->name_len : t ? t->name_len : 0;
+    return o->fresh ? o->name : t ? gguf_name(l->state->gguf, t) : NULL;
 }
 
 int object_refused(struct live *l, struct object *o, const struct err *e)
 {
     char shown[SHOW_MAX];
-    if (!show_name(l, o, shown))
+    size_t n;
+    const char *name = object_name(l, o, &n);
+    if (!name)
         return e->code;
-    live_log(l, LOG_WARNING, "tensors/%s: refused: %s", shown, e->msg);
+    live_log(l, LOG_WARNING, "tensors/%s: refused: %s", show(shown, name, n), e->msg);
     object_set_error(l, o, e->msg);
     return e->code;
 }
@@ -103,11 +98,17 @@ struct view_draft *object_draft(const struct object *o, enum tensor_view view)
     return d;
 }
 
+bool object_leaves(const struct object *o, enum tensor_view view)
+{
+    return view_is_computed(view) ||
+           (o->fresh && tensor_views[view].form && object_draft(o, TENSOR_RAW));
+}
+
 void object_touch(struct live *l, struct object *o)
 {
-    o->touches++;
-    o->due = when_after(NEW_QUIET * 1000);
-    queue_tick(l, &o->due);
+    o->news = true;
+    l->tensors.due = when_after(NEW_QUIET * 1000);
+    queue_tick(l, &l->tensors.due);
 }
 
 /* ---- requests ---- */
@@ -117,8 +118,8 @@ static void request_drop(struct live *l, struct request *q)
     struct tensor_request *t = q->own;
     if (t->d) {
         t->d->judging--;
-        /* A line whose judgement did not begin was not written. */
-        if (!t->begun && view_is_text(t->d->view))
+        /* A line whose judgement did not begin, or was interrupted, was not written. */
+        if (t->verdict == -EINTR && view_is_text(t->d->view))
             draft_settle(t->d, t->round.epoch);
         draft_reap(l, t->d);
     }
@@ -135,8 +136,8 @@ struct request *object_request(struct live *l, struct object *o)
         free(t);
         return NULL;
     }
-    t->l = l;
     t->o = o;
+    t->verdict = -EINTR;
     o->pins++;
     q->own = t;
     q->drop = request_drop;
@@ -145,30 +146,34 @@ struct request *object_request(struct live *l, struct object *o)
 
 static void tell_encoding(void *arg, uint64_t done, uint64_t all)
 {
-    struct tensor_request *t = arg;
+    struct live *l = arg;
     const time_t now = when_now().tv_sec;
-    if (t->told && now != t->told)
-        live_log(t->l, LOG_INFO, "encoding a tensor: %llu %%",
-                 (unsigned long long)(done * 100 / all));
-    t->told = now;
+    if (l->tensors.told && now != l->tensors.told)
+        live_log(l, LOG_INFO, "encoding a tensor: %llu %%", (unsigned long long)(done * 100 / all));
+    l->tensors.told = now;
 }
 
-struct units_watch object_watch(struct tensor_request *t)
+struct units_watch object_watch(struct live *l)
 {
-    return (struct units_watch){&t->l->queue.cancel, tell_encoding, t};
+    l->tensors.told = 0;
+    return (struct units_watch){&l->queue.cancel, tell_encoding, l};
 }
 
 /* ---- the tensor as it is ---- */
 
-void tensor_base_get(const struct live *l, uint32_t number, struct tensor_base *ret)
+struct tensor_base object_base(const struct live *l, const struct object *o)
 {
-    const struct gguf *g = l->state->gguf;
-    const uint32_t i = ids_find(l->state->ids, g->n_tensors, number);
-    *ret = (struct tensor_base){.v = {REF(l->state), REF(l->over), NULL},
-                                .t = i == IDS_NONE ? NULL : &g->tensor[i],
-                                .big = g->fmt.big};
-    if (ret->t)
-        ret->imp = imatrix_find(l->opt.imatrix, gguf_name(g, ret->t), ret->t->name_len);
+    return tensor_base_in(&(const struct view){l->state, l->over, NULL}, o->number);
+}
+
+void object_base_get(const struct live *l, const struct object *o, struct tensor_base *ret)
+{
+    size_t n;
+    const char *name = object_name(l, o, &n);
+    *ret = object_base(l, o);
+    ret->v = view_ref(&ret->v);
+    if (name)
+        ret->imp = imatrix_find(l->opt.imatrix, name, n);
 }
 
 /* ---- drafts ---- */
@@ -194,13 +199,10 @@ void draft_reset(struct view_draft *d)
 void draft_settle(struct view_draft *d, uint64_t epoch)
 {
     d->settled = epoch;
-    if (d->touched <= epoch) {
+    if (d->touched <= epoch)
         draft_reset(d);
-        return;
-    }
-    extents_drop(&d->written, epoch);
-    if (d->cut_epoch <= epoch)
-        d->cut = TENSOR_UNCUT;
+    else
+        extents_drop(&d->written, epoch);
 }
 
 static void draft_free(struct view_draft *d)
@@ -219,20 +221,11 @@ void draft_reap(struct live *l, struct view_draft *d)
     if (d->writers || d->judging || d->pins || d->begun.tv_sec || (o->fresh && d->changed))
         return;
     if (d->changed) /* the kernel has pages that were not accepted */
-        o->cold |= (uint32_t)1 << d->row;
+        o->cold |= (uint32_t)1 << d->view;
     while (*at != d)
         at = &(*at)->next;
     *at = d->next;
     draft_free(d);
-}
-
-void draft_expire(struct live *l, struct view_draft *d)
-{
-    const struct err e = {.code = -EINVAL, .msg = "only the header of a NumPy array was written"};
-    d->begun.tv_sec = 0;
-    if (!d->object->fresh)
-        (void)object_refused(l, d->object, &e);
-    draft_reap(l, d);
 }
 
 void draft_enter(struct live *l, struct view_draft *d)
@@ -256,7 +249,6 @@ int draft_take(struct view_draft *d, struct tensor_round *ret)
     d->room = (struct extent){0};
     *ret = (struct tensor_round){.view = d->view,
                                  .size = d->changed ? d->size : 0,
-                                 .cut = d->cut,
                                  .epoch = d->copied = d->object->epoch++,
                                  .npy = d->npy};
     return extents_copy(&d->written, 0, UINT64_MAX, &ret->written);

@@ -25,17 +25,16 @@
 struct view_draft {
     struct view_draft *next; /* in object.drafts */
     struct object *object;
-    enum tensor_view view; /* constant, like the row */
-    uint32_t row;
-    unsigned writers; /* number of handles open for writing */
-    unsigned judging; /* number of requests that judge it */
-    unsigned pins;    /* number of calls that use it without the lock */
-    bool dirty;       /* written since the last flush */
-    bool changed;     /* it was written or truncated, so it shows its own bytes */
-    uint64_t touched; /* the epoch of the last write */
-    uint64_t refused; /* the newest epoch that was judged invalid; 0: none */
-    uint64_t settled; /* the newest epoch that was accepted; 0: none */
-    uint64_t copied;  /* the epoch of the newest copy; 0: none */
+    enum tensor_view view; /* constant */
+    unsigned writers;      /* number of handles open for writing */
+    unsigned judging;      /* number of requests that judge it */
+    unsigned pins;         /* number of calls that use it without the lock */
+    bool dirty;            /* written since the last flush */
+    bool changed;          /* it was written or truncated, so it shows its own bytes */
+    uint64_t touched;      /* the epoch of the last write */
+    uint64_t refused;      /* the newest epoch that was judged invalid; 0: none */
+    uint64_t settled;      /* the newest epoch that was accepted; 0: none */
+    uint64_t copied;       /* of a fresh tensor: the epoch that was judged; 0: none */
     /* Refused epochs (after, upto] that were dropped: handles whose last write is one of them hear
      * of it until they write again. */
     struct {
@@ -46,8 +45,8 @@ struct view_draft {
     struct timespec begun; /* until when a header alone waits for the rest; tv_sec 0: it does not */
     /* The content, if `changed`: */
     struct extents written;
-    uint64_t size, cut, cut_epoch; /* cut: as in struct tensor_round */
-    struct npy npy;                /* likewise */
+    uint64_t size;  /* what was cut off and not written since lies in zeros of `written` */
+    struct npy npy; /* as in struct tensor_round */
     /* Held during a write, and taken before the lock of `struct live`. Protects what follows:
      * room in the log for bytes [room.at, room.at + room.len) of the view, which no copy has
      * seen. */
@@ -59,41 +58,32 @@ struct object {
     struct link link; /* first member; in live.tensors.by_number */
     uint32_t number;
     bool fresh, gone;
-    char *error;           /* owned: why the last edit was refused, or NULL */
+    bool adding; /* fresh, and added by the request that runs: as good as a tensor of the model */
+    char *error; /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
     struct view_draft *drafts;
     uint64_t epoch;      /* of what is written to them now */
     unsigned pins;       /* number of handles, of requests, and of calls that refer to it */
     uint64_t generation; /* changes each time it comes back */
-    uint32_t hidden;     /* rows of views that were unlinked a moment ago */
-    struct timespec hidden_until;
-    uint32_t cold; /* rows whose pages in the kernel may show something else */
+    uint32_t hidden;     /* rows of views that were unlinked a moment ago, or not made yet */
+    struct timespec hidden_until; /* unless it is fresh */
+    uint32_t cold;                /* rows whose pages in the kernel may show something else */
     /* For a fresh tensor: */
-    struct object *next; /* in live.tensors.fresh */
-    char *name;          /* owned */
+    TAILQ_ENTRY(object) in_fresh; /* live.tensors.fresh */
+    char *name;                   /* owned */
     size_t name_len;
-    uint32_t aside;           /* rows of views that were written and left aside */
-    uint64_t touches, judged; /* number of times it was written; as of the last verdict */
-    unsigned owing;           /* number of writing handles that owe their flush */
-    struct timespec due;      /* when it is judged; tv_sec 0: by fsync, or at the end */
+    bool news;               /* written since it was judged */
+    unsigned owing;          /* number of writing handles that owe their flush */
+    struct tensor_edit edit; /* the worker's: what it was judged to be; empty if nothing */
 };
 
 /* What a request about a tensor, or a draft of one of its views, needs. */
 struct tensor_request {
-    struct live *l;
     struct object *o;          /* pinned */
     struct view_draft *d;      /* counted in d->judging; NULL: it is about the tensor as a whole */
     struct tensor_round round; /* of the draft */
     bool last;                 /* no more writes will come */
-    bool begun;                /* the judgement has begun */
-    int verdict;
-    time_t told; /* when progress was last reported; 0: never */
-    /* About a fresh tensor: */
-    uint64_t hurry; /* the call that has it judged even if a program still writes it, or 0 */
-    uint64_t touches, epoch; /* when it was judged */
-    /* For a rename: the new name */
-    char name[TREE_NAME_MAX + 1];
-    size_t n;
+    int verdict;               /* -EINTR: none, or a signal ended the judgement */
 };
 
 struct object *object_find(const struct live *l, uint32_t number);
@@ -105,19 +95,27 @@ void object_unpin(struct live *l, struct object *o);
 /* Make a request about a tensor. Returns NULL if out of memory. */
 struct request *object_request(struct live *l, struct object *o);
 /* How to watch a judgement: it is cancelled with the request, and the log tells its progress. */
-struct units_watch object_watch(struct tensor_request *t);
+struct units_watch object_watch(struct live *l);
 void object_set_error(struct live *l, struct object *o, const char *why); /* why may be NULL */
 /* Report a refused edit in the log and in user.gguf.error. Returns e->code. */
 int object_refused(struct live *l, struct object *o, const struct err *e);
 /* The tensor has other bytes, type or shape: its times move, and its cached pages are outdated. */
 void object_changed(struct object *o);
-/* A fresh tensor was written: it is judged when it rests. */
+/* A fresh tensor was written or flushed: it is judged when all rest. */
 void object_touch(struct live *l, struct object *o);
 /* Return the draft of a view, or NULL. o may be NULL. */
 struct view_draft *object_draft(const struct object *o, enum tensor_view view);
+/* True if a view does not count: it is computed, or the values of a fresh tensor that has `raw`. */
+bool object_leaves(const struct object *o, enum tensor_view view);
 
-/* Get the tensor as it is in the accepted state; ret->t is NULL if it is not there. */
-void tensor_base_get(const struct live *l, uint32_t number, struct tensor_base *ret);
+/* Return the name of a tensor, which the accepted state or the object keeps, or NULL if it is not there
+ * any more. */
+const char *object_name(const struct live *l, const struct object *o, size_t *n);
+/* Return the tensor as it is in the accepted state, for as long as the lock is held; `t` is NULL if it
+ * is not there. */
+struct tensor_base object_base(const struct live *l, const struct object *o);
+/* Get the same with references, and with its importances. */
+void object_base_get(const struct live *l, const struct object *o, struct tensor_base *ret);
 
 /* ---- drafts ---- */
 
@@ -135,8 +133,6 @@ void draft_leave(struct live *l, struct view_draft *d);
 /* Copy what was written, and have later writes go elsewhere. Call with d->io held as well. Returns 0
  * or -ENOMEM. */
 int draft_take(struct view_draft *d, struct tensor_round *ret);
-/* Drop a header that has waited long enough, and say so. */
-void draft_expire(struct live *l, struct view_draft *d);
 
 /* Free all objects. */
 void objects_close(struct live *l);

@@ -380,6 +380,7 @@ static int plan(struct live *l, struct edit_plan *p, bool *cheap, struct err *e)
     uint64_t copies = 0;
     edit_plan_free(p);
     lock_drop(&l->lock);
+    overlay_retire(l); /* a request may have two edits accepted */
     int r = edit_plan_make(&l->pending, &l->opt.edit, p, e);
     if (r == 0)
         r = edit_look(l->file, &l->opt.edit, &disk, e);

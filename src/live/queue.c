@@ -132,22 +132,23 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w)
     return LIVE_PARKED;
 }
 
-/* A tensor that this call had judged could not be added. */
+/* A new tensor that could not be added keeps nothing else from being written. */
 static int synced(struct live *l, struct request *q, int r, const struct err *e)
 {
+    (void)l;
     (void)e;
-    return r == 0 && q->number > 0 && q->number == l->tensors.failed ? l->tensors.failure : r;
+    return r < 0 ? r : q->failed;
 }
 
-int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w)
+int queue_sync(struct live *l, bool all, struct live_wait *w)
 {
-    if (queue_is_idle(l) && !overlay_is_pending(l))
+    if (queue_is_idle(l) && !overlay_is_pending(l) && !(all && tensors_wait(l)))
         return l->astray ? -ESTALE : 0;
     struct request *q = request_new(l, NULL, NULL, NULL);
     if (!q)
         return -ENOMEM;
     q->when = WHEN_NOW;
-    q->number = hurry;
+    q->apply = all ? tensors_add : NULL;
     q->end = synced;
     return queue_add(l, q, w);
 }
@@ -215,9 +216,11 @@ static bool tick(struct pool_job *j, struct timespec *again)
     struct live *l = (struct live *)((char *)j - offsetof(struct live, queue.tick));
     struct queue *s = &l->queue;
     LOCKED(&l->lock);
+    const struct timespec *next = NULL;
     if (l->made.file && when_past(&l->made.due, 0))
         live_end_made(l);
-    const struct timespec *next = tensors_tick(l);
+    if (l->tensors.due.tv_sec && when_past(&l->tensors.due, 0))
+        tensors_tick(l);
     if (s->due.tv_sec && when_past(&s->due, 0)) {
         s->due.tv_sec = 0;
         struct request *q = request_new(l, NULL, NULL, NULL);
@@ -226,8 +229,10 @@ static bool tick(struct pool_job *j, struct timespec *again)
         if (!q || queue_add(l, q, NULL) < 0)
             s->due = when_after(1000);
     }
-    if (l->made.file && (!next || when_before(&l->made.due, next)))
+    if (l->made.file)
         next = &l->made.due;
+    if (l->tensors.due.tv_sec && (!next || when_before(&l->tensors.due, next)))
+        next = &l->tensors.due;
     if (s->due.tv_sec && (!next || when_before(&s->due, next)))
         next = &s->due;
     if (next)

@@ -40,6 +40,7 @@ struct request {
     struct buf text; /* owned */
     struct typed typed;
     uint64_t number; /* the draft's version; for an undo the number of the state */
+    int failed;      /* for a sync: the error of a new tensor, or 0 */
     void *own;       /* freed by drop(), which may be NULL */
     void (*drop)(struct live *l, struct request *q);
 };
@@ -61,9 +62,9 @@ static inline void request_pin(struct request *q, struct name *to)
 int queue_add(struct live *l, struct request *q, struct live_wait *w);
 /* Return true if no request is waiting or running. */
 bool queue_is_idle(const struct live *l);
-/* Write what is pending, after all requests before. hurry: what tensors_hurry() returned, or 0.
- * Returns as queue_add(). */
-int queue_sync(struct live *l, uint64_t hurry, struct live_wait *w);
+/* Write what is pending, after all requests before; first add the new tensors, if `all`. Returns as
+ * queue_add(). */
+int queue_sync(struct live *l, bool all, struct live_wait *w);
 /* Have pending edits written later: removals, or collected edits. */
 void queue_later(struct live *l, bool removes);
 /* A removal was taken back: if nothing else is pending, nothing is due, and nothing is in trouble. */

@@ -164,14 +164,12 @@ struct live {
     /* Tensors that a call has touched (objects.h). */
     struct {
         struct table by_number;
-        struct object *fresh;  /* in order of creation */
-        struct object *adding; /* of these, the one that the running request adds: as good as a
-                                * tensor of the model */
+        TAILQ_HEAD(, object) fresh; /* in order of creation */
+        size_t adding;              /* of these, those that are as good as tensors of the model */
+        struct timespec due;        /* when they are judged; tv_sec is 0 if not by time */
         size_t n_gone;
         atomic_bool any; /* there are objects */
-        uint64_t hurry;  /* counts calls that had fresh tensors judged */
-        uint64_t failed; /* the last of these that met an error, `failure` */
-        int failure;
+        time_t told;     /* the worker's: when progress was last reported; 0: never */
     } tensors;
     struct logs logs; /* of drafts of views */
 

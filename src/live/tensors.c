@@ -14,21 +14,13 @@
 
 /* ---- tensors of the model ---- */
 
-/* Find a tensor of the accepted state, even if it is gone. Returns false if there is none. */
-static bool tensor_stored(const struct live *l, const char *file, uint32_t *number)
-{
-    const uint32_t i = snapshot_find(l->state, false, file);
-    if (i != UINT32_MAX)
-        *number = ids_of(l->state->ids, i).number;
-    return i != UINT32_MAX;
-}
-
 /* Find a new tensor. One that was removed as it is added may have the same name. */
 static struct object *fresh_named(const struct live *l, const char *name, size_t n)
 {
-    struct object *o = l->tensors.fresh;
-    while (o && (o->gone || o->name_len != n || memcmp(o->name, name, n) != 0))
-        o = o->next;
+    struct object *o;
+    TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh)
+        if (!o->gone && o->name_len == n && memcmp(o->name, name, n) == 0)
+            break;
     return o;
 }
 
@@ -37,14 +29,11 @@ static int find_shown(const struct live *l, const char *file, uint32_t *number)
 {
     char name[TREE_NAME_MAX + 1];
     size_t n;
-    const struct object *o =
-        l->tensors.fresh && name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
-    if (o) {
-        *number = o->number;
-        return 0;
-    }
-    if (!tensor_stored(l, file, number))
+    const struct object *o = name_decode(file, name, &n) == 0 ? fresh_named(l, name, n) : NULL;
+    const uint32_t i = o ? UINT32_MAX : snapshot_find(l->state, false, file);
+    if (!o && i == UINT32_MAX)
         return -ENOENT;
+    *number = o ? o->number : ids_of(l->state->ids, i).number;
     o = object_find(l, *number);
     return o && o->gone ? -ENOENT : 0;
 }
@@ -57,7 +46,7 @@ int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 
 static uint32_t hidden_rows(struct object *o)
 {
-    if (o->hidden && when_past(&o->hidden_until, 0))
+    if (!o->fresh && o->hidden && when_past(&o->hidden_until, 0))
         o->hidden = 0;
     return o->hidden;
 }
@@ -69,14 +58,8 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
         return;
     LOCKED(&l->lock);
     struct object *o = object_find(l, number);
-    if (!o)
-        return;
-    *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->fresh, o->mtime};
-    if (!o->fresh)
-        return;
-    ret->hidden = ~o->aside;
-    for (const struct view_draft *d = o->drafts; d; d = d->next)
-        ret->hidden &= ~((uint32_t)1 << d->row);
+    if (o)
+        *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->fresh, o->mtime};
 }
 
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
@@ -169,7 +152,7 @@ int live_tensor_remove(struct live *l, const char *file)
     struct object *o = r == 0 ? object_get(l, number) : NULL;
     if (!o)
         return r < 0 ? r : -ENOMEM;
-    if (o->fresh && o != l->tensors.adding) {
+    if (o->fresh && !o->adding) {
         fresh_remove(l, o);
         return 0;
     }
@@ -177,7 +160,7 @@ int live_tensor_remove(struct live *l, const char *file)
         return -EROFS;
     if (unready.code || l->opt.edit.strategy == EDIT_INPLACE)
         return object_refused(l, o, unready.code ? &unready : &place);
-    if (l->state->gguf->n_tensors + (l->tensors.adding != NULL) - l->tensors.n_gone <= 1) {
+    if (l->state->gguf->n_tensors + l->tensors.adding - l->tensors.n_gone <= 1) {
         spare_all(l);
         return object_refused(l, o, &last);
     }
@@ -190,9 +173,9 @@ int live_tensor_remove(struct live *l, const char *file)
     return 0;
 }
 
-int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
+int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view)
 {
-    const uint32_t bit = (uint32_t)1 << row;
+    const uint32_t bit = (uint32_t)1 << view;
     LOCKED(&l->lock);
     struct object *o = object_get(l, number);
     if (!o)
@@ -201,15 +184,13 @@ int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
         return -ENOENT;
     o->hidden |= bit;
     o->hidden_until = when_after(1000);
+    struct view_draft *d = o->fresh ? object_draft(o, view) : NULL;
+    if (!d)
+        return 0;
+    draft_reset(d);
+    draft_reap(l, d);
+    object_touch(l, o); /* this view may have prevented the tensor from being added */
     return 0;
-}
-
-void live_view_show(struct live *l, uint32_t number, uint32_t row)
-{
-    LOCKED(&l->lock);
-    struct object *o = object_find(l, number);
-    if (o)
-        o->hidden &= ~((uint32_t)1 << row);
 }
 
 /* ---- new tensors ---- */
@@ -257,11 +238,9 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
         object_reap(l, o);
         return r;
     }
-    struct object **last = &l->tensors.fresh;
-    while (*last)
-        last = &(*last)->next;
-    *last = o;
+    TAILQ_INSERT_TAIL(&l->tensors.fresh, o, in_fresh);
     o->fresh = true;
+    o->hidden = UINT32_MAX;
     o->mtime = when_date();
     newest_touch(l->newest);
     *number = o->number;
@@ -271,13 +250,12 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 /* It is fresh no longer: it has become a tensor, or was removed. */
 static void fresh_end(struct live *l, struct object *o)
 {
-    struct object **at = &l->tensors.fresh;
-    while (*at != o)
-        at = &(*at)->next;
-    *at = o->next;
+    TAILQ_REMOVE(&l->tensors.fresh, o, in_fresh);
+    tensor_edit_free(&o->edit);
     free(o->name);
     o->name = NULL;
     o->fresh = false;
+    o->hidden = 0;
 }
 
 static void fresh_remove(struct live *l, struct object *o)
@@ -295,51 +273,27 @@ static void fresh_remove(struct live *l, struct object *o)
     object_reap(l, o);
 }
 
+/* Return the first fresh tensor with at least this number. */
+static struct object *fresh_from(const struct live *l, uint64_t number)
+{
+    struct object *o;
+    TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh)
+        if (o->number >= number)
+            break;
+    return o;
+}
+
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)
 {
     LOCKED(&l->lock);
-    const struct object *o = l->tensors.fresh;
-    while (o && (o->gone || o->number < *i)) /* it may be removed while it is added */
-        o = o->next;
+    const struct object *o = fresh_from(l, *i);
+    while (o && o->gone) /* it may be removed while it is added */
+        o = TAILQ_NEXT(o, in_fresh);
     if (!o)
         return false;
     (void)name_encode(o->name, o->name_len, name);
     *i = *number = o->number;
     return true;
-}
-
-/* True if this view does not count. */
-static bool leaves(const struct object *o, enum tensor_view view)
-{
-    const bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
-    return view == TENSOR_ASIDE || (values && object_draft(o, TENSOR_RAW));
-}
-
-bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
-{
-    LOCKED(&l->lock);
-    struct object *o = object_find(l, number);
-    const bool left = o && o->fresh && leaves(o, view);
-    if (left)
-        o->aside |= (uint32_t)1 << row;
-    return left;
-}
-
-int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
-{
-    const uint32_t bit = (uint32_t)1 << row;
-    LOCKED(&l->lock);
-    struct object *o = object_find(l, number);
-    struct view_draft *d = o && o->fresh ? object_draft(o, view) : NULL;
-    if (!d && !(o && o->aside & bit))
-        return -ENOENT;
-    o->aside &= ~bit;
-    if (!d)
-        return 0;
-    draft_reset(d);
-    draft_reap(l, d);
-    object_touch(l, o); /* this view may have prevented the tensor from being added */
-    return 0;
 }
 
 /* ---- judging new tensors ---- */
@@ -348,7 +302,7 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tenso
 static int check_views(const struct object *o, struct err *e)
 {
     const struct view_draft *d = o->drafts;
-    while (d && (!d->why.code || leaves(o, d->view)))
+    while (d && (!d->why.code || object_leaves(o, d->view)))
         d = d->next;
     if (d)
         *e = d->why;
@@ -375,19 +329,6 @@ static struct view_draft *find_text(const struct object *o, enum tensor_view vie
     return d && draft_is_written(d) && !d->dirty ? d : NULL;
 }
 
-/* Copy what was written to a view. Drops and retakes the lock. *part: the copy, if d is not NULL. */
-static int take_part(struct live *l, struct view_draft *d, struct tensor_round *ret,
-                     const struct tensor_round **part)
-{
-    if (!d)
-        return 0;
-    draft_enter(l, d);
-    const int r = draft_take(d, ret);
-    draft_leave(l, d);
-    *part = ret;
-    return r;
-}
-
 /* Remove a tensor that is gone and has this name, so that the name can be taken. */
 static int take_name(struct live *l, const char *name, size_t n, struct err *e)
 {
@@ -400,140 +341,136 @@ static int take_name(struct live *l, const char *name, size_t n, struct err *e)
     return edit_tensor_remove(&l->pending, name, n, e);
 }
 
-/* Judge a fresh tensor as it is now. Drops and retakes the lock. Returns a verdict or -errno. */
-static int judge_new(struct live *l, struct tensor_request *t, struct tensor_edit *ret,
-                     struct err *e)
+/* A fresh tensor is refused. again: fsync tries again, even if nothing is written. */
+static void fresh_refused(struct live *l, struct request *q, struct object *o, bool again,
+                          const struct err *e)
 {
-    struct object *o = t->o;
-    struct tensor_round type = {0}, shape = {0}, data = {0};
-    const struct units_watch watch = object_watch(t);
+    o->news |= again;
+    q->failed = e->code;
+    if (!o->error || strcmp(o->error, e->msg) != 0)
+        (void)object_refused(l, o, e);
+}
+
+/* Judge a fresh tensor as it is now; o->edit is what it is to be. Drops and retakes the lock. */
+static void judge_fresh(struct live *l, struct request *q, struct object *o, struct err *e)
+{
+    const struct units_watch watch = object_watch(l);
     struct tensor_new new = {.big = l->state->gguf->fmt.big,
                              .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
-    t->touches = o->touches;
-    o->due.tv_sec = 0;
-    t->epoch = o->epoch++;
+    struct tensor_round *const part[] = {&new.type, &new.shape, &new.data};
     int r = check_views(o, e);
-    if (r < 0)
-        return r;
-    r = take_part(l, find_text(o, TENSOR_TYPE), &type, &new.type);
-    if (r == 0)
-        r = take_part(l, find_text(o, TENSOR_SHAPE), &shape, &new.shape);
-    if (r == 0)
-        r = take_part(l, view_that_counts(l, o), &data, &new.data);
+    o->news = false;
+    for (struct view_draft *d = o->drafts; d; d = d->next)
+        d->copied = o->epoch;
+    o->epoch++;
+    o->pins++;
+    for (size_t i = 0; r == 0 && i < COUNT(part); i++) {
+        struct view_draft *d = part[i] == &new.data ? view_that_counts(l, o)
+                                                    : find_text(o, i ? TENSOR_SHAPE : TENSOR_TYPE);
+        if (!d)
+            continue;
+        draft_enter(l, d);
+        r = err_sys(e, draft_take(d, part[i]), "cannot judge it");
+        draft_leave(l, d);
+    }
     lock_drop(&l->lock);
-    r = r < 0 ? err_sys(e, r, "cannot judge it") : tensor_judge_new(&new, &l->logs, &watch, ret, e);
-    tensor_round_free(&type);
-    tensor_round_free(&shape);
-    tensor_round_free(&data);
-    lock_take(&l->lock);
-    return r;
-}
-
-static int accept_new(struct live *l, struct request *q, struct err *e)
-{
-    struct tensor_request *t = q->own;
-    struct object *o = t->o;
-    CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
-    if (!o->fresh || o->touches == o->judged || (!t->hurry && o->owing))
-        return 0;
-    int r = t->verdict = judge_new(l, t, &edit, e);
-    if (!o->fresh || (o->touches != t->touches && !t->hurry))
-        return 0; /* it was removed, or is judged again once it rests */
-    if (r == TENSOR_SHORT) {
-        o->judged = t->touches;
-        object_set_error(l, o, e->msg);
-        return 0;
-    }
-    if (r == TENSOR_CHANGED)
-        r = take_name(l, o->name, o->name_len, e);
     if (r == 0)
-        r = edit_tensor_add(&l->pending, o->name, o->name_len, &edit.shape, edit.piece, edit.n,
-                            o->number, e);
-    l->tensors.adding = r == 0 ? o : NULL;
-    return r < 0 ? r : 1;
+        r = tensor_judge_new(&new, &l->logs, &watch, &o->edit, e);
+    for (size_t i = 0; i < COUNT(part); i++)
+        tensor_round_free(part[i]);
+    lock_take(&l->lock);
+    if (!o->fresh) /* it was removed meanwhile */
+        tensor_edit_free(&o->edit);
+    else if (r == TENSOR_SHORT)
+        object_set_error(l, o, e->msg);
+    else if (r == -EINTR)
+        object_touch(l, o);
+    else if (r < 0)
+        fresh_refused(l, q, o, r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM, e);
+    object_unpin(l, o);
 }
 
-/* A fresh tensor was refused, or could not be written: then fsync tries again. */
-static int new_refused(struct live *l, struct tensor_request *t, int r, const struct err *e)
+/* Add to `pending` a fresh tensor that was judged. */
+static void add_fresh(struct live *l, struct request *q, struct object *o, struct err *e)
 {
-    struct object *o = t->o;
-    if (t->hurry) {
-        l->tensors.failed = t->hurry;
-        l->tensors.failure = r;
-    }
-    if (o->gone) { /* it was removed meanwhile */
+    const size_t mark = edit_mark(&l->pending);
+    const struct tensor_edit *t = &o->edit;
+    int r = take_name(l, o->name, o->name_len, e);
+    if (r == 0)
+        r = edit_tensor_add(&l->pending, o->name, o->name_len, &t->shape, t->piece, t->n, o->number,
+                            e);
+    o->adding = r == 0;
+    l->tensors.adding += o->adding;
+    if (r == 0)
+        return;
+    edit_undo(&l->pending, mark);
+    fresh_refused(l, q, o, true, e);
+}
+
+/* A fresh tensor became a tensor of the model, or could not (r < 0). Drops and retakes the lock. */
+static void end_adding(struct live *l, struct request *q, struct object *o, int r,
+                       const struct err *e)
+{
+    o->adding = false;
+    if (r < 0 && o->gone) { /* it was removed meanwhile */
         o->gone = false;
         l->tensors.n_gone--;
         fresh_remove(l, o);
-        return r;
+    } else if (r < 0) {
+        fresh_refused(l, q, o, true, e);
+    } else {
+        fresh_end(l, o);
+        object_set_error(l, o, NULL);
+        object_changed(o);
+        views_added(l, o);
     }
-    if (t->verdict != TENSOR_CHANGED && r != -ENOSPC && r != -EDQUOT && r != -EIO && r != -ENOMEM)
-        o->judged = t->touches;
-    return o->error && strcmp(o->error, e->msg) == 0 ? r : object_refused(l, o, e);
 }
 
-static int new_accepted(struct live *l, struct request *q, int r, const struct err *e)
+int tensors_add(struct live *l, struct request *q, struct err *e)
 {
-    struct tensor_request *t = q->own;
-    struct object *o = t->o;
-    l->tensors.adding = NULL;
-    if (r < 0 && !q->done)
-        return new_refused(l, t, r, e);
-    if (!q->changed || !o->fresh)
-        return r;
-    fresh_end(l, o);
-    object_set_error(l, o, NULL);
-    object_changed(o);
-    views_added(l, o, t->epoch);
-    return r;
+    const bool hurry = q->when == WHEN_NOW;
+    const size_t mark = edit_mark(&l->pending);
+    struct object *o;
+    bool done;
+    for (uint64_t i = 0; (o = fresh_from(l, i)); i++) {
+        i = o->number;
+        if (o->news && (hurry || !o->owing))
+            judge_fresh(l, q, o, e);
+    }
+    TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh) {
+        if (o->edit.n && (hurry || !o->news)) /* else it is judged again once it rests */
+            add_fresh(l, q, o, e);
+        tensor_edit_free(&o->edit);
+    }
+    if (edit_mark(&l->pending) == mark)
+        return 0;
+    int r = overlay_accept(l, mark, WHEN_MODE, &done, e);
+    q->failed = r < 0 ? r : q->failed;
+    l->tensors.adding = 0;
+    for (uint64_t i = 0; (o = fresh_from(l, i)); i++) {
+        i = o->number;
+        if (o->adding)
+            end_adding(l, q, o, done ? 0 : r, e);
+    }
+    return 0;
 }
 
-static void judge_fresh(struct live *l, struct object *o, uint64_t hurry)
+bool tensors_wait(const struct live *l)
 {
-    struct request *q = object_request(l, o);
+    const struct object *o = TAILQ_FIRST(&l->tensors.fresh);
+    while (o && !o->news)
+        o = TAILQ_NEXT(o, in_fresh);
+    return o;
+}
+
+void tensors_tick(struct live *l)
+{
+    struct request *q = request_new(l, NULL, NULL, NULL);
+    l->tensors.due.tv_sec = 0;
     if (!q)
         return;
-    ((struct tensor_request *)q->own)->hurry = hurry;
-    q->apply = accept_new;
-    q->end = new_accepted;
+    q->apply = tensors_add;
     (void)queue_add(l, q, NULL);
-}
-
-uint64_t tensors_hurry(struct live *l)
-{
-    const uint64_t hurry = l->tensors.hurry + 1;
-    for (struct object *o = l->tensors.fresh; o; o = o->next)
-        if (o->touches != o->judged) {
-            judge_fresh(l, o, hurry);
-            l->tensors.hurry = hurry;
-        }
-    return l->tensors.hurry == hurry ? hurry : 0;
-}
-
-const struct timespec *tensors_tick(struct live *l)
-{
-    const struct timespec *next = NULL;
-    for (struct object *o = l->tensors.fresh; o; o = o->next) {
-        if (!o->due.tv_sec || o->owing)
-            continue;
-        if (when_past(&o->due, 0)) {
-            o->due.tv_sec = 0;
-            judge_fresh(l, o, 0);
-        } else if (!next || when_before(&o->due, next)) {
-            next = &o->due;
-        }
-    }
-    for (struct link *k = table_each(&l->tensors.by_number, NULL), *more; k; k = more) {
-        more = table_each(&l->tensors.by_number, k);
-        for (struct view_draft *d = ((struct object *)k)->drafts, *after; d; d = after) {
-            after = d->next;
-            if (d->begun.tv_sec && when_past(&d->begun, 0))
-                draft_expire(l, d);
-            else if (d->begun.tv_sec && (!next || when_before(&d->begun, next)))
-                next = &d->begun;
-        }
-    }
-    return next;
 }
 
 /* ---- rename ---- */
@@ -549,14 +486,16 @@ static int rename_fresh(struct live *l, struct object *o, const char *name, size
 static int accept_rename(struct live *l, struct request *q, struct err *e)
 {
     struct tensor_request *t = q->own;
+    const char *name = buf_text(&q->text);
+    const size_t n = q->text.len;
     struct edit_tensor is;
     if (t->o->fresh && !t->o->gone) /* adding it failed meanwhile */
-        return err_sys(e, rename_fresh(l, t->o, t->name, t->n), "cannot be renamed");
+        return err_sys(e, rename_fresh(l, t->o, name, n), "cannot be renamed");
     if (!edit_tensor_numbered(&l->pending, t->o->number, &is) || t->o->gone)
         return err_set(e, -ENOENT, "the tensor was removed");
-    int r = take_name(l, t->name, t->n, e);
+    int r = take_name(l, name, n, e);
     if (r == 0)
-        r = edit_tensor_rename(&l->pending, is.name, is.name_len, t->name, t->n, e);
+        r = edit_tensor_rename(&l->pending, is.name, is.name_len, name, n, e);
     return r < 0 ? r : 1;
 }
 
@@ -590,14 +529,12 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
         return -ENOMEM;
     if (r < 0)
         return object_refused(l, o, &(const struct err){.code = r, .msg = A_NAME});
-    if (o->fresh && o != l->tensors.adding)
+    if (o->fresh && !o->adding)
         return rename_fresh(l, o, name, n);
     struct request *q = object_request(l, o);
     if (!q)
         return -ENOMEM;
-    struct tensor_request *t = q->own;
-    memcpy(t->name, name, n);
-    t->n = n;
+    buf_add(&q->text, name, n);
     q->apply = accept_rename;
     q->end = tensor_renamed;
     return queue_add(l, q, w);

@@ -11,10 +11,10 @@
 
 /* Facts about a tensor's directory that are not in snapshots. */
 struct live_folder {
-    uint64_t generation; /* differs each time the tensor returns after a removal */
-    uint32_t hidden; /* rows of views that were unlinked a moment ago; if `making`, not written */
-    bool removed;    /* the directory is no longer visible */
-    bool making;     /* the tensor is new and incomplete */
+    uint64_t generation;   /* differs each time the tensor returns after a removal */
+    uint32_t hidden;       /* rows of views that were unlinked a moment ago, or are not made yet */
+    bool removed;          /* the directory is no longer visible */
+    bool making;           /* the tensor is new and incomplete */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
 };
 
@@ -26,8 +26,8 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
 
 /*
  * New tensors are created by mkdir(2) and become tensors of the model once they are complete
- * (judge.h): when for NEW_QUIET seconds no file in the directory was flushed and none owes its
- * flush; at fsync of a directory; or at the end. They keep their number. live_tensor_find(),
+ * (judge.h): when for NEW_QUIET seconds no file in a directory of one was flushed, but for those that
+ * owe a flush; at fsync of a directory; or at the end. They keep their number. live_tensor_find(),
  * _rename() and _remove() also work on them.
  */
 #define NEW_QUIET 2
@@ -36,9 +36,6 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number);
 /* Get the first new tensor at or after index *i, in order of creation; *i becomes its index.
  * Returns false at the end. */
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number);
-/* True if a view of a new tensor is ignored, in which case it counts as written from now on. */
-bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view);
-int live_making_unlink(struct live *l, uint32_t number, uint32_t row, enum tensor_view view);
 
 /* Rename a directory, with the flags of renameat2(2). Returns -ENOTEMPTY if a tensor with the new
  * name exists. */
@@ -47,9 +44,9 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
 /* Handle rmdir(2): remove a directory with everything in it. The removal is written two seconds
  * later. The last tensor stays (-EPERM), and all are back whose removal is not written yet. */
 int live_tensor_remove(struct live *l, const char *file);
-/* Hide a view, given by its row in the directory, for a second; show it again. */
-int live_view_unlink(struct live *l, uint32_t number, uint32_t row);
-void live_view_show(struct live *l, uint32_t number, uint32_t row);
+/* Hide a view for a second, or until it is opened for writing; of
+ * a new tensor, drop it. */
+int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view);
 
 /* Append to `out` the reason for the last refused edit, or nothing. The second function forgets
  * it. */
@@ -59,15 +56,19 @@ void live_tensor_forgive(struct live *l, uint32_t number);
 /* ---- for this layer: with the lock of `struct live` ---- */
 
 struct edit_change;
+struct request;
 
 /* Add the removal of tensors that are gone to `c`. */
 void tensors_remove(const struct live *l, struct edit_change *c);
 /* Forget tensors that are gone and whose removal is written. */
 void tensors_removed(struct live *l);
-/* Have all fresh tensors judged that were written since. Returns the number of this call, or 0 if
- * there are none. */
-uint64_t tensors_hurry(struct live *l);
-/* Do what is due, and return when to do so again; NULL: not before the next queue_tick(). */
-const struct timespec *tensors_tick(struct live *l);
+/* For request.apply: judge the fresh tensors that were written, and add those that are whole, in one
+ * edit; if q->when is WHEN_NOW, also those that programs still write. Sets q->failed to the error of
+ * one that could not be added. Returns 0. */
+int tensors_add(struct live *l, struct request *q, struct err *e);
+/* True if a fresh tensor was written since it was judged. */
+bool tensors_wait(const struct live *l);
+/* Have fresh tensors judged. Call this at `tensors.due`. */
+void tensors_tick(struct live *l);
 
 #endif

@@ -516,14 +516,11 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 
 int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
 {
-    uint64_t hurry = 0;
     int r;
     LOCKED(&l->lock);
-    if (!h) {
+    if (!h)
         live_end_made(l);
-        hurry = tensors_hurry(l);
-    }
-    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, hurry, w);
+    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, !h, w);
 }
 
 static void release_locked(struct live *l, struct live_file *h)

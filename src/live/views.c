@@ -26,7 +26,7 @@ struct live_view {
 
 /* ---- drafts ---- */
 
-static struct view_draft *draft_make(struct object *o, uint32_t row, enum tensor_view view)
+static struct view_draft *draft_make(struct object *o, enum tensor_view view)
 {
     struct view_draft *d = calloc(1, sizeof(*d));
     if (!d)
@@ -34,16 +34,9 @@ static struct view_draft *draft_make(struct object *o, uint32_t row, enum tensor
     lock_init(&d->io);
     d->object = o;
     d->view = view;
-    d->row = row;
     d->next = o->drafts;
     o->drafts = d;
     return d;
-}
-
-/* True if a header alone has waited long enough. */
-static bool has_expired(const struct view_draft *d)
-{
-    return d->begun.tv_sec && when_past(&d->begun, 0);
 }
 
 /* Return the view's largest size. A NumPy array may have any shape. */
@@ -54,17 +47,6 @@ static uint64_t limit_of(const struct tensor_base *b, enum tensor_view view)
     return !b->t || tensor_views[view].npy ? DRAFT_MAX : tensor_view_size(b, view);
 }
 
-/* Find the header of the values as they are; npy->header stays 0 if no array can have it. */
-static void stored_header(const struct tensor_base *b, enum tensor_view view, struct npy *ret)
-{
-    uint8_t head[1024];
-    const uint64_t values = b->t ? b->t->n_elem * tensor_views[view].form->width : 0;
-    const uint64_t n = tensor_view_size(b, view) - values;
-    *ret = (struct npy){0};
-    if (b->t && n > 0 && n <= sizeof(head) && tensor_view_read(b, view, 0, head, (size_t)n) == 0)
-        (void)npy_parse(head, (size_t)n, ret, NULL);
-}
-
 /*
  * Drop what was accepted. But an array whose values lie elsewhere than in the view (of another width
  * or order) stays as long as it is open, because programs may have it mapped: what they store later
@@ -72,36 +54,24 @@ static void stored_header(const struct tensor_base *b, enum tensor_view view, st
  */
 static void view_settle(const struct live *l, struct view_draft *d, uint64_t epoch)
 {
-    struct npy is = {0};
-    struct tensor_base b;
-    if (d->writers && d->npy.header) {
-        tensor_base_get(l, d->object->number, &b);
-        stored_header(&b, d->view, &is);
-        tensor_base_free(&b);
-    }
-    if (is.header == d->npy.header && is.width == d->npy.width && is.fortran == d->npy.fortran)
-        draft_settle(d, epoch);
-    else
+    const struct tensor_base b = object_base(l, d->object);
+    if (d->writers && tensor_array_differs(&b, d->view, &d->npy))
         d->settled = epoch;
+    else
+        draft_settle(d, epoch);
 }
 
 /* Begin a draft over the tensor as it is, unless it has begun. */
 static void begin(const struct live *l, struct view_draft *d)
 {
-    struct tensor_base b;
-    if (d->changed)
-        return;
-    tensor_base_get(l, d->object->number, &b);
-    d->size = tensor_view_size(&b, d->view);
-    d->cut = TENSOR_UNCUT;
-    if (tensor_views[d->view].npy)
-        stored_header(&b, d->view, &d->npy);
-    tensor_base_free(&b);
+    const struct tensor_base b = object_base(l, d->object);
+    if (!d->changed)
+        d->size = tensor_view_size(&b, d->view);
     d->changed = true;
 }
 
 /* Note a write or a truncation. */
-static void touch(struct live *l, struct live_view *h)
+static void touch(struct live_view *h)
 {
     struct view_draft *d = h->d;
     d->dirty = true;
@@ -109,8 +79,7 @@ static void touch(struct live *l, struct live_view *h)
     d->begun.tv_sec = 0;
     h->o->owing += !h->owes;
     h->owes = true;
-    if (h->o->fresh)
-        object_touch(l, h->o);
+    h->o->news = true;
 }
 
 static void flushed(struct live *l, struct live_view *h)
@@ -135,13 +104,29 @@ static bool draft_is_over(const struct view_draft *d)
     return !d->dirty && !draft_is_due(d);
 }
 
+/* Drop a header that has waited long enough, and say so. */
+static void drop_expired(struct live *l, struct object *o)
+{
+    const struct err e = {.code = -EINVAL, .msg = "only the header of a NumPy array was written"};
+    for (struct view_draft *d = o->drafts, *next; d; d = next) {
+        next = d->next;
+        if (!d->begun.tv_sec || !when_past(&d->begun, 0))
+            continue;
+        (void)object_refused(l, o, &e);
+        o->cold |= (uint32_t)1 << d->view;
+        draft_reset(d);
+        draft_reap(l, d);
+    }
+}
+
 /* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
-static bool is_busy(struct live *l, struct object *o, uint32_t row)
+static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
 {
     bool busy = false;
+    drop_expired(l, o);
     for (struct view_draft *d = o->drafts, *next; d && !o->fresh; d = next) {
         next = d->next;
-        if (d->row == row || !(d->changed || d->dirty))
+        if (d->view == view || !(d->changed || d->dirty))
             continue;
         busy |= !draft_is_over(d);
         if (!draft_is_over(d))
@@ -150,7 +135,7 @@ static bool is_busy(struct live *l, struct object *o, uint32_t row)
         draft_reset(d);
         if (kept)
             (void)err_set(&d->why, -ESTALE, "another view was written: open it again");
-        o->cold |= (uint32_t)1 << d->row;
+        o->cold |= (uint32_t)1 << d->view;
         draft_reap(l, d);
     }
     return busy;
@@ -219,14 +204,12 @@ static int too_long(const struct view_draft *d, uint64_t limit, struct err *e)
 static int read_draft(struct live *l, const struct view_draft *d, const struct tensor_base *b,
                       uint64_t off, void *dst, size_t n, size_t *got)
 {
-    struct tensor_round round = {.view = d->view, .cut = TENSOR_UNCUT};
+    struct tensor_round round = {.view = d->view};
     int r = 0;
     lock_take(&l->lock);
     *got = (size_t)within_u64(off, n, d->changed ? d->size : tensor_view_size(b, d->view));
-    if (d->changed) {
-        round.cut = d->cut;
+    if (d->changed)
         r = extents_copy(&d->written, off, *got, &round.written);
-    }
     lock_drop(&l->lock);
     if (r == 0)
         r = tensor_round_read(&round, b, off, dst, *got);
@@ -234,21 +217,25 @@ static int read_draft(struct live *l, const struct view_draft *d, const struct t
     return r;
 }
 
-/* Check the NumPy header after a write at `off`, if the write may have changed it. Call with `io`
- * held. */
+/* Check the NumPy header after a write at `off`, if it is not known or the write may have changed it.
+ * Call with `io` held. */
 static int check_npy(struct live *l, struct view_draft *d, const struct tensor_base *b,
                      uint64_t off, struct err *e)
 {
     struct npy npy = {0};
     size_t n = 0;
     int r = 0;
-    if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER)) {
+    if (off < d->npy.header || d->npy.header == 0) {
         uint8_t *head = malloc(NPY_MAX_HEADER);
         r = head ? read_draft(l, d, b, 0, head, NPY_MAX_HEADER, &n) : -ENOMEM;
         r = r < 0 ? err_sys(e, r, "cannot read what was written") : npy_parse(head, n, &npy, e);
         free(head);
         LOCKED(&l->lock);
         d->npy = npy;
+    }
+    if (r == -EINVAL && off >= NPY_MAX_HEADER) { /* the header may be written later */
+        *e = (struct err){0};
+        return 0;
     }
     const uint64_t end = npy_size(&d->npy);
     if (r >= 0 && d->npy.header && d->size > end)
@@ -280,7 +267,7 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
     if (r < 0)
         return logs_failed(r, e);
     lock_take(&l->lock);
-    touch(l, h); /* another view of a new tensor may have been copied meanwhile */
+    touch(h); /* another view of a new tensor may have been copied meanwhile */
     begin(l, d);
     x.epoch = h->o->epoch;
     r = grow(d, off);
@@ -305,16 +292,16 @@ static int begin_write(struct live *l, struct live_view *h, bool anew, struct te
 {
     LOCKED(&l->lock);
     struct view_draft *d = h->d;
-    tensor_base_get(l, h->o->number, b);
+    object_base_get(l, h->o, b);
     if (l->stop)
         return -EROFS;
-    if (is_busy(l, h->o, d->row))
+    if (is_busy(l, h->o, d->view))
         return -EBUSY;
     if (!b->t && !h->o->fresh)
         return 1; /* what is written to a removed file is gone with it */
     if (anew)
         d->why = (struct err){0};
-    touch(l, h); /* before the write: nobody may take the draft for over meanwhile */
+    touch(h); /* before the write: nobody may take the draft for over meanwhile */
     return 0;
 }
 
@@ -337,11 +324,8 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         off = d->changed ? d->size : tensor_view_size(&b, d->view);
     r = write_bytes(l, h, &b, off, bytes, n, &e);
     lock_take(&l->lock);
-    if (r > 0) {
+    if (r > 0)
         r = w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
-        if (r < 0) /* the line was not written */
-            draft_settle(d, h->o->epoch);
-    }
     lock_drop(&l->lock);
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, r, &e) : r;
@@ -357,8 +341,6 @@ static int draft_resize(const struct live *l, struct view_draft *d, const struct
     begin(l, d);
     if (size < d->size) {
         extents_cut(&d->written, size);
-        d->cut = min_u64(d->cut, size);
-        d->cut_epoch = d->object->epoch;
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->size = size;
     }
@@ -376,26 +358,12 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
     int r = begin_write(l, h, size == 0, &b);
     lock_take(&l->lock);
     if (r == 0) {
-        touch(l, h);
+        touch(h);
         r = draft_resize(l, d, &b, size, &e);
     }
     lock_drop(&l->lock);
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, r, &e) : r > 0 ? 0 : r;
-}
-
-int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
-                       bool keep_size)
-{
-    struct tensor_base b;
-    uint64_t end;
-    if (!h->d || view_is_text(h->d->view) || keep_size)
-        return 0;
-    LOCKED(&l->lock);
-    tensor_base_get(l, h->o->number, &b);
-    const uint64_t size = h->d->changed ? h->d->size : tensor_view_size(&b, h->d->view);
-    tensor_base_free(&b);
-    return add_u64(off, n, &end) && end <= size ? 0 : -EOPNOTSUPP;
 }
 
 /* ---- judging ---- */
@@ -417,9 +385,8 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     struct object *o = t->o;
     CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
     CLEANUP(tensor_base_free) struct tensor_base b = {0};
-    const struct units_watch watch = object_watch(t);
-    tensor_base_get(l, o->number, &b);
-    t->begun = true;
+    const struct units_watch watch = object_watch(l);
+    object_base_get(l, o, &b);
     t->verdict = TENSOR_SAME;
     if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
@@ -446,12 +413,7 @@ static int view_refused(struct live *l, const struct tensor_request *t, int r, c
 {
     struct view_draft *d = t->d;
     const bool text = view_is_text(d->view);
-    if (t->verdict == -EINTR) { /* a signal ended the judgement */
-        if (text)
-            draft_settle(d, t->round.epoch);
-        return r;
-    }
-    if (t->verdict == TENSOR_SHORT && !t->last)
+    if (t->verdict == -EINTR || (t->verdict == TENSOR_SHORT && !t->last))
         return r;
     d->refused = max_u64(d->refused, t->round.epoch);
     d->lost.why = r;
@@ -467,17 +429,15 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
     if (r < 0 && !q->done)
         return view_refused(l, t, r, e);
     if (t->verdict == TENSOR_BEGUN) {
-        if (t->last && d->touched <= t->round.epoch && !d->writers) {
+        if (t->last && d->touched <= t->round.epoch && !d->writers)
             d->begun = when_after(BEGUN_SECONDS * 1000);
-            queue_tick(l, &d->begun);
-        }
         return r;
     }
     view_settle(l, d, t->round.epoch);
     object_set_error(l, t->o, NULL);
     if (q->changed)
         object_changed(t->o);
-    t->o->cold |= (uint32_t)1 << d->row;
+    t->o->cold |= (uint32_t)1 << d->view;
     return r;
 }
 
@@ -512,10 +472,10 @@ static void ask_or_tell(struct live *l, struct view_draft *d, bool last)
     draft_reset(d);
 }
 
-void views_added(struct live *l, struct object *o, uint64_t epoch)
+void views_added(struct live *l, struct object *o)
 {
     for (struct view_draft *d = o->drafts; d; d = d->next)
-        view_settle(l, d, max_u64(d->copied, epoch));
+        view_settle(l, d, d->copied);
     for (struct view_draft *d = o->drafts, *next; d; d = next) {
         next = d->next;
         if (d->dirty || d->judging || d->why.code || !draft_is_written(d) || !draft_is_due(d)) {
@@ -533,7 +493,7 @@ void views_added(struct live *l, struct object *o, uint64_t epoch)
 static int check_new_text(struct live *l, struct view_draft *d)
 {
     CLEANUP(tensor_round_free)
-    struct tensor_round round = {.view = d->view, .size = d->size, .cut = TENSOR_UNCUT};
+    struct tensor_round round = {.view = d->view, .size = d->size};
     struct tensor_edit none;
     struct err e = {0};
     int r = extents_copy(&d->written, 0, UINT64_MAX, &round.written);
@@ -548,21 +508,23 @@ static int check_new_text(struct live *l, struct view_draft *d)
 
 /* ---- open ---- */
 
-static int open_view_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
-                            bool writes, struct live_view *h)
+static int open_view_locked(struct live *l, uint32_t tensor, enum tensor_view view, bool writes,
+                            const struct err *unready, struct live_view *h)
 {
-    struct tensor_base b;
     struct object *o = h->o = object_get(l, tensor);
     if (!o)
         return -ENOMEM;
-    tensor_base_get(l, tensor, &b);
-    const bool there = o->fresh || (b.t && !o->gone);
-    tensor_base_free(&b);
-    int r = !there ? -ESTALE : writes && l->stop ? -EROFS : 0;
-    if (r == 0 && writes && view != TENSOR_ASIDE) {
-        r = is_busy(l, o, row) ? -EBUSY : 0;
+    const bool there = !o->gone && (o->fresh || object_base(l, o).t);
+    int r = !there              ? -ESTALE
+            : writes && l->stop ? -EROFS
+            : unready->code     ? object_refused(l, o, unready)
+                                : 0;
+    if (r == 0 && writes)
+        o->hidden &= ~((uint32_t)1 << view);
+    if (r == 0 && writes && !object_leaves(o, view)) {
+        r = is_busy(l, o, view) ? -EBUSY : 0;
         h->d = object_draft(o, view);
-        if (r == 0 && !h->d && !(h->d = draft_make(o, row, view)))
+        if (r == 0 && !h->d && !(h->d = draft_make(o, view)))
             r = -ENOMEM;
     }
     if (r < 0) {
@@ -573,8 +535,8 @@ static int open_view_locked(struct live *l, uint32_t tensor, uint32_t row, enum 
     if (!h->d)
         return 0;
     struct view_draft *d = h->d;
-    /* What was refused, or was never more than a header, begins with what is stored. */
-    if ((!o->fresh && d->refused && d->touched <= d->refused && draft_is_over(d)) || has_expired(d))
+    /* What was refused begins with what is stored. */
+    if (!o->fresh && d->refused && d->touched <= d->refused && draft_is_over(d))
         draft_reset(d);
     d->begun.tv_sec = 0;
     d->writers++;
@@ -583,7 +545,7 @@ static int open_view_locked(struct live *l, uint32_t tensor, uint32_t row, enum 
     return 0;
 }
 
-int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
+int live_view_open(struct live *l, uint32_t tensor, enum tensor_view view, int flags,
                    struct live_view **ret)
 {
     struct err unready = {0};
@@ -592,34 +554,32 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     if (!h)
         return -ENOMEM;
     h->append = flags & O_APPEND;
-    if (writes && view != TENSOR_ASIDE)
+    if (writes && !view_is_computed(view))
         overlay_ready(l, true, &unready);
     lock_take(&l->lock);
-    int r = open_view_locked(l, tensor, row, view, writes, h);
-    if (r == 0 && unready.code)
-        (void)object_refused(l, h->o, &unready);
+    int r = open_view_locked(l, tensor, view, writes, &unready, h);
     lock_drop(&l->lock);
     if (r < 0) {
         free(h);
         return r;
     }
-    if (unready.code || (flags & O_TRUNC && (r = live_view_truncate(l, h, 0)) < 0)) {
+    if (flags & O_TRUNC && (r = live_view_truncate(l, h, 0)) < 0) {
         live_view_release(l, h);
-        return unready.code ? unready.code : r;
+        return r;
     }
     *ret = h;
     return 0;
 }
 
-bool live_view_cold(struct live *l, uint32_t tensor, uint32_t row)
+bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view)
 {
     if (!atomic_load(&l->tensors.any))
         return false;
     LOCKED(&l->lock);
     struct object *o = object_find(l, tensor);
-    const bool cold = o && o->cold >> row & 1;
+    const bool cold = o && o->cold >> view & 1;
     if (o)
-        o->cold &= ~((uint32_t)1 << row);
+        o->cold &= ~((uint32_t)1 << view);
     return cold;
 }
 
@@ -628,9 +588,11 @@ bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint
     if (!atomic_load(&l->tensors.any))
         return false;
     LOCKED(&l->lock);
-    const struct object *o = object_find(l, tensor);
+    struct object *o = object_find(l, tensor);
+    if (o)
+        drop_expired(l, o);
     const struct view_draft *d = object_draft(o, view);
-    if (!d || !(d->changed || o->fresh) || has_expired(d))
+    if (!d || !(d->changed || o->fresh))
         return false;
     *ret = d->changed ? d->size : 0;
     return true;
@@ -641,14 +603,13 @@ bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint
 int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const struct view *v,
                    uint64_t off, void *dst, size_t n, size_t *got)
 {
-    struct tensor_base b = {.v = *v, .big = v->snap->gguf->fmt.big};
-    const uint32_t i = ids_find(v->snap->ids, v->snap->gguf->n_tensors, tensor);
-    if (i != IDS_NONE)
-        b.t = &v->snap->gguf->tensor[i];
+    const struct tensor_base b = tensor_base_in(v, tensor);
     lock_take(&l->lock);
     struct object *o = object_find(l, tensor);
+    if (o)
+        drop_expired(l, o);
     struct view_draft *d = object_draft(o, view);
-    if (!d || !d->changed || has_expired(d)) {
+    if (!d || !d->changed) {
         lock_drop(&l->lock);
         return -ESTALE;
     }
@@ -699,29 +660,11 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    const int r = flush_view(l, h, WHEN_NOW, w);
+    const int r = h ? flush_view(l, h, WHEN_NOW, w) : 0;
     if (r)
         return r;
     LOCKED(&l->lock);
-    return queue_sync(l, 0, w);
-}
-
-int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
-{
-    LOCKED(&l->lock);
-    const struct object *o = object_find(l, number);
-    struct view_draft *d = o && !o->fresh ? o->drafts : NULL;
-    while (d && !(draft_is_written(d) && d->dirty))
-        d = d->next;
-    if (!d)
-        return queue_sync(l, 0, w);
-    draft_enter(l, d);
-    /* A write that was refused is no edit. What is not there any more was accepted meanwhile. */
-    const int r = d->why.code           ? d->why.code
-                  : draft_is_written(d) ? ask(l, d, WHEN_NOW, false, w)
-                                        : queue_sync(l, 0, w);
-    draft_leave(l, d);
-    return r;
+    return queue_sync(l, false, w);
 }
 
 /* The last writer goes: judge what no flush has judged. Call with both locks held. */
@@ -741,7 +684,7 @@ static void end_writing(struct live *l, struct view_draft *d)
         (void)object_refused(l, o, &never);
     /* Who opens the view from now on begins anew, but for a header alone, which waits for the rest. */
     if (asks ? d->size > d->npy.header : !d->judging) {
-        o->cold |= d->changed ? (uint32_t)1 << d->row : 0;
+        o->cold |= d->changed ? (uint32_t)1 << d->view : 0;
         draft_reset(d);
     }
 }

@@ -13,13 +13,13 @@
 
 struct live_view; /* an open view */
 
-/* Open a view, given by its tensor's number and its row in the directory. view: TENSOR_ASIDE if
- * writes are ignored. Returns -EBUSY if another view of the tensor has unaccepted writes, or
- * -ESTALE if the tensor is gone. */
-int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
+/* Open a view. Writes are ignored if it is computed, or the values of a new tensor that has `raw`.
+ * Returns -EBUSY if another view of the tensor has unaccepted writes, or -ESTALE if the tensor is
+ * gone. */
+int live_view_open(struct live *l, uint32_t tensor, enum tensor_view view, int flags,
                    struct live_view **ret);
 /* True if the kernel's pages of this view may be outdated; false the next time. */
-bool live_view_cold(struct live *l, uint32_t tensor, uint32_t row);
+bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view);
 /* Get the size of a view's draft. Returns false if it has none. */
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret);
 
@@ -31,23 +31,17 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
-/* Handle fallocate(2). Returns -EOPNOTSUPP if the view is shorter: posix_fallocate(3) then writes
- * zeros. */
-int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
-                       bool keep_size);
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
+/* h: NULL for a handle that only reads. */
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
 void live_view_release(struct live *l, struct live_view *h);
-/* Handle fsync of a view that is open for reading: judge what any program wrote to it, and write
- * everything that was accepted. */
-int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
 
 /* ---- for this layer: with the lock of `struct live` ---- */
 
 struct object;
 
-/* A fresh tensor was added, with what had been written to it before `epoch` or was copied since:
- * drop that, and have judged what was flushed since. Drops and retakes the lock. */
-void views_added(struct live *l, struct object *o, uint64_t epoch);
+/* A fresh tensor was added: drop what was judged, and have judged what was flushed since. Drops and
+ * retakes the lock. */
+void views_added(struct live *l, struct object *o);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "live/views.h"
+#include "tree/folder.h"
 #include "tree/tensors.h"
 
 /* ---- read ---- */
@@ -236,9 +237,15 @@ int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, s
 
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
 {
+    struct tree_entry e;
+    uint64_t end;
     if (!f->view || mode & ~FALLOC_FL_KEEP_SIZE)
         return -EOPNOTSUPP;
-    return live_view_allocate(f->tree->meta, f->view, off, n, mode & FALLOC_FL_KEEP_SIZE);
+    if (!f->cacheable || mode) /* neither raw nor values */
+        return 0;
+    int r = tree_getattr(f->tree, ino_of(&f->node), f, &e);
+    /* -EOPNOTSUPP: posix_fallocate(3) then writes zeros */
+    return r < 0 ? r : add_u64(off, n, &end) && end <= (uint64_t)e.attr.st_size ? 0 : -EOPNOTSUPP;
 }
 
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)

@@ -13,6 +13,7 @@
 #include "check/summary.h"
 #include "derive/stats.h"
 #include "derive/task.h"
+#include "live/judge.h"
 #include "model/facts.h"
 #include "model/npy.h"
 #include "text/json.h"
@@ -441,15 +442,15 @@ const struct row files_root[] = {
 #define NPY(n)    VALUES(n), .text = npy_head
 
 const struct row files_tensor[] = {
-    {.name = "raw",     PIECES(tensor)},
-    {.name = "f32",     .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
-    {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, NPY(f32)},
-    {.name = "shape",   .text = shape_text},
-    {.name = "type",    .text = type_text},
-    {.name = "offset",  .flags = ROW_MOVES | ROW_EXTRA, .text = offset_text},
-    {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
-    {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
-    {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
+    [TENSOR_RAW] = {.name = "raw",     PIECES(tensor)},
+    [TENSOR_F32] = {.name = "f32",     .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
+    [TENSOR_F32_NPY] = {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, NPY(f32)},
+    [TENSOR_SHAPE] = {.name = "shape",   .text = shape_text},
+    [TENSOR_TYPE] = {.name = "type",    .text = type_text},
+    [TENSOR_OFFSET] = {.name = "offset",  .flags = ROW_MOVES | ROW_EXTRA, .text = offset_text},
+    [TENSOR_F16] = {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
+    [TENSOR_F16_NPY] = {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
+    [TENSOR_BF16] = {.name = "bf16", .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
     {.name = "shard",   .flags = ROW_SPLIT | ROW_EXTRA, .text = shard_text},
     {.name = "stats",   .flags = ROW_VALUES | ROW_HIDDEN, PART(STATS)},
     {.name = "heatmap.png", .flags = ROW_VALUES | ROW_HIDDEN, PART(PICTURE)},

@@ -10,14 +10,6 @@
 #include "live/views.h"
 #include "tree/attr.h"
 
-static enum tensor_view view_kind(uint32_t row)
-{
-    static const enum tensor_view kinds[] = {/* indexed by row */
-                                             TENSOR_RAW,   TENSOR_F32,     TENSOR_F32_NPY,
-                                             TENSOR_SHAPE, TENSOR_TYPE,    TENSOR_ASIDE,
-                                             TENSOR_F16,   TENSOR_F16_NPY, TENSOR_BF16};
-    return row < COUNT(kinds) ? kinds[row] : TENSOR_ASIDE;
-}
 
 struct live *tensors_live(const struct tree *t)
 {
@@ -36,39 +28,28 @@ struct live_folder tensors_facts(const struct tree *t, const struct node *n)
 bool tensors_draft_size(const struct tree *t, const struct node *n, uint64_t *ret)
 {
     struct live *l = tensors_live(t);
-    return l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, view_kind(n->row), ret);
+    return l && n->kind == NODE_TENSOR_FILE && live_view_size(l, n->number, n->row, ret);
 }
 
 /* ---- open ---- */
-
-/* Open f->node, a view of a tensor. */
-static int open_view(struct tree_file *f, enum tensor_view kind, int flags)
-{
-    struct tree *t = f->tree;
-    const struct node *n = &f->node;
-    CLEANUP(view_free) struct view v = VIEW_INIT;
-    int r = tree_hold_view(t, &f->node, &v, &f->held);
-    if (r == 0)
-        r = live_view_open(t->meta, n->number, n->row, kind, flags, &f->view);
-    if (r < 0)
-        return r;
-    f->row = node_row(n);
-    f->converts = !f->row->read;
-    f->cacheable = kind < TENSOR_VIEWS;
-    f->cold = live_view_cold(t->meta, n->number, n->row);
-    return 0;
-}
 
 int tensors_open(struct tree_file *f, int flags)
 {
     struct tree *t = f->tree;
     const struct node *n = &f->node;
+    CLEANUP(view_free) struct view v = VIEW_INIT;
     int r = begin_editing(t);
+    if (r == 0)
+        r = tree_hold_view(t, &f->node, &v, &f->held);
+    if (r == 0)
+        r = live_view_open(t->meta, n->number, n->row, flags, &f->view);
     if (r < 0)
         return r;
-    const enum tensor_view kind = view_kind(n->row);
-    const bool left = live_making_leaves(t->meta, n->number, n->row, kind);
-    return open_view(f, left ? TENSOR_ASIDE : kind, flags);
+    f->row = node_row(n);
+    f->converts = !f->row->read;
+    f->cacheable = !view_is_text(n->row) && !view_is_computed(n->row);
+    f->cold = live_view_cold(t->meta, n->number, n->row);
+    return 0;
 }
 
 bool tensors_opens(struct tree *t, const struct node *n, int flags)
@@ -92,19 +73,17 @@ int tensors_read_draft(const struct tree_file *f, uint64_t off, size_t n, struct
         return -ESTALE;
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, NULL);
     r->bytes = r->scratch;
-    return live_view_read(f->tree->meta, f->node.number, view_kind(f->node.row), &v, off,
-                          r->scratch, n, &r->len);
+    return live_view_read(f->tree->meta, f->node.number, f->node.row, &v, off, r->scratch, n,
+                          &r->len);
 }
 
 int tensors_read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, NULL);
-    const enum tensor_view kind = view_kind(f->node.row);
     const struct tensor_base b = {
         .v = v, .t = node_tensor(v.snap, &f->node), .big = v.snap->gguf->fmt.big};
-    r->len =
-        kind == TENSOR_ASIDE || !b.t ? 0 : (size_t)within_u64(off, n, tensor_view_size(&b, kind));
-    return r->len ? tensor_view_read(&b, kind, off, r->scratch, r->len) : 0;
+    r->len = (size_t)within_u64(off, n, tensor_view_size(&b, f->node.row));
+    return r->len ? tensor_view_read(&b, f->node.row, off, r->scratch, r->len) : 0;
 }
 
 /* ---- create ---- */
@@ -133,7 +112,6 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     if (!f)
         return r < 0 ? r : -ENOMEM;
     r = tensors_open(f, O_RDWR | O_TRUNC);
-    live_view_show(t->meta, dir->number, (uint32_t)row);
     if (r == 0)
         r = node_entry(t, &v, &f->node, ret);
     if (r < 0) {
@@ -148,7 +126,7 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 {
     struct live *l = atomic_load(&t->live);
     if (n->kind == NODE_TENSOR_FILE && tensors_live(t))
-        return live_tensor_fsync(l, n->number, w);
+        return live_view_fsync(l, NULL, w);
     return l ? live_fsync(l, NULL, w) : 0;
 }
 
@@ -170,11 +148,10 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
         return -EISDIR; /* the error of unlink(2) for a directory */
     if (row < 0)
         return -ENOENT;
-    if (tensors_facts(t, dir).making)
-        return live_making_unlink(t->meta, dir->number, (uint32_t)row, view_kind((uint32_t)row));
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
-    return tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor)
+    return tensors_facts(t, dir).making ||
+                   (tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor))
                ? live_view_unlink(t->meta, dir->number, (uint32_t)row)
                : -ENOENT;
 }

@@ -12,10 +12,10 @@
     "hold; & fsync; held; "
 
 static const struct script scripts[] = {
-    {"what an fsync that was interrupted would have heard is told to no other", "tensors sync",
+    {"what an fsync that was interrupted would have heard is told to the next one", "tensors sync",
      "put /a/raw Xbcdefgh; hold; & fsync; held; mkdir /n; open A /n/raw creat w; write A abcd 0;"
      "write A x " FAR " =EFBIG; release A; put /n/type I8; put /n/shape 4; & fsync; interrupt; go;"
-     "wait; wait =EINTR; rmdir /c; fsync; list / 'a b z n'",
+     "wait; wait =EINTR; rmdir /c; fsync =EFBIG; list / 'a b z n'",
      "a:I8:8=Xbcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
     {"a tensor whose bytes were refused is not added", "tensors",
      "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4; write A ab 0;"
@@ -71,6 +71,11 @@ static const struct script scripts[] = {
      "open A /m/raw creat w; write A x; open B /n/raw creat w; write B y; flush A; flush B;"
      "release B; release A; fsync",
      MODEL "m:I8:1=x n:I8:1=y "},
+    {"all new tensors are added in one rewrite, by fsync and by time", "tensors close",
+     "mkdir /m; put /m/type I8; put /m/shape 1; put /m/raw x; later 1; mkdir /n; put /n/type I8;"
+     "put /n/shape 1; put /n/raw y; hold; & fsync; held; go EIO; wait =EIO; tfile " MODEL
+     "; put /m/raw z; put /n/raw w; later 1; hold; later 1; held; go EIO; tfile " MODEL "; fsync",
+     MODEL "m:I8:1=z n:I8:1=w "},
     {"a new tensor refused at the end of the mount is logged once", "tensors close",
      "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat w; trunc A 4; write A x " FAR
      " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
