@@ -89,11 +89,15 @@ static bool view_exists(const struct tensor_base *b, enum tensor_view view)
            (!tensor_views[view].form || quant_has_values(quant_find(b->t->type_id), b->big));
 }
 
-static size_t header(const struct tensor_base *b, enum tensor_view view, struct buf *out)
+/* Write what a view has before its data: a NumPy header, or the whole of a text. */
+static uint64_t put_head(const struct tensor_base *b, enum tensor_view view, struct buf *out)
 {
     uint64_t dims[GGUF_MAX_DIMS];
-    const uint32_t n = tensor_views[view].npy ? dims_of(b, dims) : 0;
-    return tensor_views[view].npy ? npy_header(out, tensor_views[view].form->descr, n, dims) : 0;
+    if (view_is_text(view))
+        tensor_text(b, view, out);
+    else if (tensor_views[view].npy)
+        (void)npy_header(out, tensor_views[view].form->descr, dims_of(b, dims), dims);
+    return out->len;
 }
 
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
@@ -101,32 +105,28 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
     struct buf measure = BUF_MEASURE;
     if (!view_exists(b, view))
         return 0;
-    if (view_is_text(view))
-        tensor_text(b, view, &measure);
-    if (!tensor_views[view].form)
-        return view_is_text(view) ? measure.len : b->t->nbytes;
-    return header(b, view, &measure) + b->t->n_elem * tensor_views[view].form->width;
+    const struct quant_form *form = tensor_views[view].form;
+    const uint64_t data = form ? b->t->n_elem * form->width : b->t->nbytes;
+    return put_head(b, view, &measure) + (view_is_text(view) ? 0 : data);
 }
 
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n)
 {
-    CLEANUP(buf_free) struct buf head = BUF_INIT; /* the header, or the whole text */
-    if (view_is_text(view))
-        tensor_text(b, view, &head);
-    else if (!tensor_views[view].form)
-        return store_read(b->v.store, tensor_place(b), off, dst, n, b->t->nbytes);
-    size_t len = view_is_text(view) ? head.len : header(b, view, &head), done = 0;
+    CLEANUP(buf_free) struct buf head = BUF_INIT;
+    const struct quant_form *form = tensor_views[view].form;
+    const uint64_t len = put_head(b, view, &head);
+    const size_t done = (size_t)within_u64(off, n, len);
+    uint8_t *rest = (uint8_t *)dst + done;
     if (buf_error(&head))
         return buf_error(&head);
-    if (off < len) {
-        done = (size_t)min_u64(n, len - off);
+    if (done)
         memcpy(dst, head.data + off, done);
-    }
-    return view_is_text(view) || done == n
-               ? 0
-               : form_read(tensor_views[view].form, b->v.snap->gguf, b->v.store, tensor_place(b),
-                           off + done - len, (uint8_t *)dst + done, n - done);
+    if (done == n)
+        return 0;
+    off += done - len;
+    return form ? form_read(form, b->v.snap->gguf, b->v.store, tensor_place(b), off, rest, n - done)
+                : store_read(b->v.store, tensor_place(b), off, rest, n, b->t->nbytes);
 }
 
 bool tensor_array_differs(const struct tensor_base *b, enum tensor_view view, const struct npy *npy)
@@ -185,62 +185,36 @@ static int take_line(const char *text, size_t n, const uint8_t **ret, size_t *le
 
 /* ---- type ---- */
 
-/* Report that a text is not a type, suggesting the first type whose name begins with it, or else
- * the nearest one. */
-static int not_a_type(const char *p, size_t n, struct err *e)
-{
-    char shown[SHOW_MAX];
-    struct nearest near = nearest_to(p, n);
-    const char *meant = NULL;
-    for (uint32_t id = 0; quant_find(id); id++) {
-        const struct quant_type *t = quant_find(id);
-        if (t->block_len == 0)
-            continue;
-        if (!meant && strncasecmp(t->name, p, n) == 0)
-            meant = t->name;
-        nearest_offer(&near, t->name, strlen(t->name), id);
-    }
-    if (!meant && near.found)
-        meant = quant_find((uint32_t)near.which)->name;
-    return err_set(e, -EINVAL, "'%s' is not a type%s%s%s", show(shown, p, n),
-                   meant ? "; did you mean " : ", such as Q8_0 or F16", meant ? meant : "",
-                   meant ? "?" : "");
-}
-
-/* True for "unknown:NNN". */
-static bool names_unknown_type(const uint8_t *p, size_t n)
-{
-    static const char prefix[] = "unknown:";
-    const size_t len = sizeof(prefix) - 1;
-    struct integer v;
-    return n > len && strncasecmp((const char *)p, prefix, len) == 0 &&
-           scan_integer(p + len, n - len, &v) == 0;
-}
-
 int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e)
 {
+    static const char unknown[] = "unknown:";
     char shown[SHOW_MAX];
-    const uint8_t *p;
+    const uint8_t *line;
     size_t len;
-    int r = take_line(text, n, &p, &len, e);
-    if (r == 0 && len == 0)
-        r = err_set(e, -EINVAL, "no type is given, such as Q8_0 or F16");
+    int r = take_line(text, n, &line, &len, e);
     if (r < 0)
         return r;
+    const char *word = (const char *)line;
+    struct nearest near = nearest_to(word, len);
     for (uint32_t id = 0; quant_find(id); id++) {
         const struct quant_type *t = quant_find(id);
-        if (strlen(t->name) != len || strncasecmp(t->name, (const char *)p, len) != 0)
-            continue;
-        if (t->block_len == 0)
+        const bool same = strlen(t->name) == len && strncasecmp(t->name, word, len) == 0;
+        if (same && t->block_len == 0)
             return err_set(e, -EOPNOTSUPP, "a tensor of the retired type %s cannot be created",
                            t->name);
-        *ret = id;
-        return 0;
+        if (same) {
+            *ret = id;
+            return 0;
+        }
+        if (t->block_len)
+            nearest_offer(&near, t->name, strlen(t->name), id);
     }
-    if (names_unknown_type(p, len))
-        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be created",
-                       show(shown, p, len));
-    return not_a_type((const char *)p, len, e);
+    (void)show(shown, word, len);
+    if (len >= strlen(unknown) && strncasecmp(word, unknown, strlen(unknown)) == 0)
+        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be created", shown);
+    return near.found ? err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", shown,
+                                quant_find((uint32_t)near.which)->name)
+                      : err_set(e, -EINVAL, "'%s' is not a type, such as Q8_0 or F16", shown);
 }
 
 /* ---- shape ---- */
@@ -770,17 +744,15 @@ static int convert(const struct tensor_base *b, uint32_t type, struct logs *logs
 
 /* ---- the result for a view ---- */
 
-/* Check the length. what and name: the subject of the message. Returns 0 if the length is right,
- * otherwise a verdict or -EINVAL. */
-static int check_length(uint64_t has, uint64_t whole, const char *what, const char *name,
-                        struct err *e)
+/* Check the length. Returns 0 if it is right, otherwise a verdict or -EINVAL. */
+static int check_length(uint64_t has, uint64_t whole, struct err *e)
 {
     if (has > whole)
-        return err_set(e, -EINVAL, "%s%s has %llu bytes, but type and shape require %llu", what,
-                       name, (unsigned long long)has, (unsigned long long)whole);
+        return err_set(e, -EINVAL, "it has %llu bytes, but type and shape require %llu",
+                       (unsigned long long)has, (unsigned long long)whole);
     if (has == whole)
         return 0;
-    (void)err_set(e, -EINVAL, "%s%s has %llu of %llu bytes", what, name, (unsigned long long)has,
+    (void)err_set(e, -EINVAL, "it has %llu of %llu bytes", (unsigned long long)has,
                   (unsigned long long)whole);
     return TENSOR_SHORT;
 }
@@ -860,7 +832,7 @@ static int judge_npy(const struct tensor_round *round, const struct tensor_base 
     uint64_t nbytes;
     int r = check_whole_header(round, e);
     if (r == 0)
-        r = check_length(round->size, npy_size(npy), "it", "", e);
+        r = check_length(round->size, npy_size(npy), e);
     memcpy(shape.dims, npy->dims, sizeof(npy->dims));
     if (r == 0)
         r = tensor_shape_bytes(&shape, &nbytes, e);
@@ -919,7 +891,7 @@ int tensor_judge(const struct tensor_round *round, const struct tensor_base *b, 
     } else if (tensor_views[round->view].npy) {
         r = judge_npy(round, b, logs, watch, ret, e);
     } else {
-        r = check_length(round->size, tensor_view_size(b, round->view), "it", "", e);
+        r = check_length(round->size, tensor_view_size(b, round->view), e);
         if (r == 0)
             r = judge_bytes(round, b, NULL, false, logs, watch, ret, e);
     }
@@ -972,7 +944,9 @@ static int new_shape(const struct tensor_new *t, struct tensor_shape *ret, struc
     r = tensor_shape_bytes(ret, &whole, e);
     if (r == 0 && kind->form)
         whole = npy->header + elements_of(ret) * (npy->header ? npy->width : kind->form->width);
-    return r < 0 ? r : check_length(t->data.size, whole, "a new tensor: ", kind->name, e);
+    if (r == 0 && (r = check_length(t->data.size, whole, e)) != 0)
+        (void)err_prefix(e, -EINVAL, "a new tensor: %s", kind->name);
+    return r;
 }
 
 int tensor_judge_new(const struct tensor_new *t, struct logs *logs, const struct units_watch *watch,

@@ -113,35 +113,29 @@ void object_touch(struct live *l, struct object *o)
 
 /* ---- requests ---- */
 
-static void request_drop(struct live *l, struct request *q)
-{
-    struct tensor_request *t = q->own;
-    if (t->d) {
-        t->d->judging--;
-        /* A line whose judgement did not begin, or was interrupted, was not written. */
-        if (t->verdict == -EINTR && view_is_text(t->d->view))
-            draft_settle(t->d, t->round.epoch);
-        draft_reap(l, t->d);
-    }
-    object_unpin(l, t->o);
-    tensor_round_free(&t->round);
-    free(t);
-}
-
 struct request *object_request(struct live *l, struct object *o)
 {
-    struct tensor_request *t = calloc(1, sizeof(*t));
-    struct request *q = t ? request_new(l, NULL, NULL, NULL) : NULL;
-    if (!q) {
-        free(t);
+    struct request *q = request_new(l, NULL, NULL, NULL);
+    if (!q)
         return NULL;
-    }
-    t->o = o;
-    t->verdict = -EINTR;
+    q->object = o;
     o->pins++;
-    q->own = t;
-    q->drop = request_drop;
+    q->verdict = -EINTR;
     return q;
+}
+
+void object_request_end(struct live *l, struct request *q)
+{
+    struct view_draft *d = q->view;
+    if (d) {
+        d->judging--;
+        /* A line whose judgement did not begin, or was interrupted, was not written. */
+        if (q->verdict == -EINTR && view_is_text(d->view))
+            draft_settle(d, q->round.epoch);
+        draft_reap(l, d);
+    }
+    object_unpin(l, q->object);
+    tensor_round_free(&q->round);
 }
 
 static void tell_encoding(void *arg, uint64_t done, uint64_t all)

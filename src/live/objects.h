@@ -77,23 +77,16 @@ struct object {
     struct tensor_edit edit; /* the worker's: what it was judged to be; empty if nothing */
 };
 
-/* What a request about a tensor, or a draft of one of its views, needs. */
-struct tensor_request {
-    struct object *o;          /* pinned */
-    struct view_draft *d;      /* counted in d->judging; NULL: it is about the tensor as a whole */
-    struct tensor_round round; /* of the draft */
-    bool last;                 /* no more writes will come */
-    int verdict;               /* -EINTR: none, or a signal ended the judgement */
-};
-
 struct object *object_find(const struct live *l, uint32_t number);
 /* Return the object of a tensor, making one. Returns NULL if out of memory. */
 struct object *object_get(struct live *l, uint32_t number);
 /* Free an object that nothing needs. */
 void object_reap(struct live *l, struct object *o);
 void object_unpin(struct live *l, struct object *o);
-/* Make a request about a tensor. Returns NULL if out of memory. */
+/* Make a request about a tensor. Returns NULL if out of memory. request_free() calls the second
+ * function. */
 struct request *object_request(struct live *l, struct object *o);
+void object_request_end(struct live *l, struct request *q);
 /* How to watch a judgement: it is cancelled with the request, and the log tells its progress. */
 struct units_watch object_watch(struct live *l);
 void object_set_error(struct live *l, struct object *o, const char *why); /* why may be NULL */

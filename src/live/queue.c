@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "live/meta.h"
+#include "live/objects.h"
 #include "live/tensors.h"
 #include "live/overlay.h"
 
@@ -49,8 +50,8 @@ void request_free(struct live *l, struct request *q)
         q->to->pins--;
         name_reap(l, q->to);
     }
-    if (q->drop)
-        q->drop(l, q);
+    if (q->object)
+        object_request_end(l, q);
     buf_free(&q->text);
     free(q);
 }

@@ -10,6 +10,7 @@
 #ifndef LIVE_QUEUE_H
 #define LIVE_QUEUE_H
 
+#include "live/judge.h"
 #include "live/state.h"
 
 /* When an edit is written: when pending edits are due, as the commit mode says, or before the call
@@ -39,10 +40,13 @@ struct request {
     struct name *from, *to;
     struct buf text; /* owned */
     struct typed typed;
-    uint64_t number; /* the draft's version; for an undo the number of the state */
-    int failed;      /* for a sync: the error of a new tensor, or 0 */
-    void *own;       /* freed by drop(), which may be NULL */
-    void (*drop)(struct live *l, struct request *q);
+    uint64_t number;           /* the draft's version; for an undo the number of the state */
+    int failed;                /* for a sync: the error of a new tensor, or 0 */
+    struct object *object;     /* a tensor: pinned; or NULL */
+    struct view_draft *view;   /* a draft of it, counted in `judging`; or NULL */
+    struct tensor_round round; /* a copy of that: owned */
+    bool last;                 /* no more writes of it will come */
+    int verdict;               /* on it; -EINTR: none, or a signal ended the judgement */
 };
 
 /* Make a request, which pins these. Returns NULL if out of memory. */

@@ -301,12 +301,12 @@ bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], u
 /* Check that no view that counts has a refused write. */
 static int check_views(const struct object *o, struct err *e)
 {
-    const struct view_draft *d = o->drafts;
-    while (d && (!d->why.code || object_leaves(o, d->view)))
-        d = d->next;
-    if (d)
-        *e = d->why;
-    return d ? d->why.code : 0;
+    for (const struct view_draft *d = o->drafts; d; d = d->next)
+        if (d->why.code && !object_leaves(o, d->view)) {
+            *e = d->why;
+            return e->code;
+        }
+    return 0;
 }
 
 /* Return the draft of the view that counts, or NULL; at the end of the daemon, not one that is still
@@ -316,10 +316,12 @@ static struct view_draft *view_that_counts(const struct live *l, const struct ob
     /* Views of the same type are adjacent; the view that also defines the shape comes first. */
     static const enum tensor_view order[] = {TENSOR_RAW,     TENSOR_F32_NPY, TENSOR_F32,
                                              TENSOR_F16_NPY, TENSOR_F16,     TENSOR_BF16};
-    struct view_draft *d = NULL;
-    for (size_t i = 0; i < COUNT(order) && !(d && d->changed && d->size > 0); i++)
-        d = object_draft(o, order[i]);
-    return d && d->changed && d->size > 0 && !(l->ending && d->dirty) ? d : NULL;
+    for (size_t i = 0; i < COUNT(order); i++) {
+        struct view_draft *d = object_draft(o, order[i]);
+        if (d && d->changed && d->size > 0)
+            return l->ending && d->dirty ? NULL : d;
+    }
+    return NULL;
 }
 
 /* Return the draft of a text that was flushed, or NULL. */
@@ -485,13 +487,13 @@ static int rename_fresh(struct live *l, struct object *o, const char *name, size
 
 static int accept_rename(struct live *l, struct request *q, struct err *e)
 {
-    struct tensor_request *t = q->own;
+    struct object *o = q->object;
     const char *name = buf_text(&q->text);
     const size_t n = q->text.len;
     struct edit_tensor is;
-    if (t->o->fresh && !t->o->gone) /* adding it failed meanwhile */
-        return err_sys(e, rename_fresh(l, t->o, name, n), "cannot be renamed");
-    if (!edit_tensor_numbered(&l->pending, t->o->number, &is) || t->o->gone)
+    if (o->fresh && !o->gone) /* adding it failed meanwhile */
+        return err_sys(e, rename_fresh(l, o, name, n), "cannot be renamed");
+    if (!edit_tensor_numbered(&l->pending, o->number, &is) || o->gone)
         return err_set(e, -ENOENT, "the tensor was removed");
     int r = take_name(l, name, n, e);
     if (r == 0)
@@ -501,11 +503,10 @@ static int accept_rename(struct live *l, struct request *q, struct err *e)
 
 static int tensor_renamed(struct live *l, struct request *q, int r, const struct err *e)
 {
-    struct tensor_request *t = q->own;
     if (r < 0 && !q->done)
-        return object_refused(l, t->o, e);
-    t->o->mtime = when_date();
-    object_set_error(l, t->o, NULL);
+        return object_refused(l, q->object, e);
+    q->object->mtime = when_date();
+    object_set_error(l, q->object, NULL);
     return r;
 }
 

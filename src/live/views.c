@@ -145,15 +145,12 @@ static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
 
 /* Record a refused write. The same error is recorded only once, because a full disk refuses each
  * page of a mapping. */
-static int refuse_write(struct live *l, struct view_draft *d, int r, struct err *e)
+static int refuse_write(struct live *l, struct view_draft *d, const struct err *e)
 {
     LOCKED(&l->lock);
-    if (!e->code)
-        (void)err_sys(e, r, "cannot be written");
-    e->code = r;
-    const bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
+    const bool again = d->why.code == e->code && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
-    return again ? r : object_refused(l, d->object, e);
+    return again ? e->code : object_refused(l, d->object, e);
 }
 
 /* ---- write ---- */
@@ -286,11 +283,10 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
 static int ask(struct live *l, struct view_draft *d, enum when when, bool last,
                struct live_wait *w);
 
-/* Check that the view can be written now, and note that it is. *b: the tensor as it is. Returns 0, 1
- * (it was removed) or -errno. */
+/* Check that the view can be written now, and note that it is. *b: the tensor as it is. Call with both
+ * locks held. Returns 0, 1 (it was removed) or -errno. */
 static int begin_write(struct live *l, struct live_view *h, bool anew, struct tensor_base *b)
 {
-    LOCKED(&l->lock);
     struct view_draft *d = h->d;
     object_base_get(l, h->o, b);
     if (l->stop)
@@ -315,7 +311,9 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         return 0;
     lock_take(&d->io);
     const uint64_t size = d->changed ? d->size : 0;
+    lock_take(&l->lock);
     int r = begin_write(l, h, view_is_text(d->view) && (h->append ? size : off) == 0, &b);
+    lock_drop(&l->lock);
     if (r) {
         lock_drop(&d->io);
         return r < 0 ? r : 0;
@@ -328,7 +326,7 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         r = w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
     lock_drop(&l->lock);
     lock_drop(&d->io);
-    return e.code ? refuse_write(l, d, r, &e) : r;
+    return e.code ? refuse_write(l, d, &e) : r;
 }
 
 /* Cut the draft off, or extend it. Call with both locks held. */
@@ -355,89 +353,84 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
     if (!d)
         return 0;
     lock_take(&d->io);
-    int r = begin_write(l, h, size == 0, &b);
     lock_take(&l->lock);
-    if (r == 0) {
-        touch(h);
+    int r = begin_write(l, h, size == 0, &b);
+    if (r == 0)
         r = draft_resize(l, d, &b, size, &e);
-    }
     lock_drop(&l->lock);
     lock_drop(&d->io);
-    return e.code ? refuse_write(l, d, r, &e) : r > 0 ? 0 : r;
+    return e.code ? refuse_write(l, d, &e) : r > 0 ? 0 : r;
 }
 
 /* ---- judging ---- */
 
-/* Add the edit to `pending`. */
+/* Add the edit to `pending`. Returns 1 or -errno. */
 static int apply_edit(struct live *l, uint32_t number, const struct tensor_edit *edit,
                       struct err *e)
 {
     struct edit_tensor t;
     if (!edit_tensor_numbered(&l->pending, number, &t))
         return err_set(e, -ENOENT, "the tensor was removed");
-    return edit_tensor_set(&l->pending, t.name, t.name_len, edit->shaped ? &edit->shape : NULL,
-                           edit->piece, edit->n, e);
+    const int r = edit_tensor_set(&l->pending, t.name, t.name_len,
+                                  edit->shaped ? &edit->shape : NULL, edit->piece, edit->n, e);
+    return r < 0 ? r : 1;
 }
 
 static int accept_view(struct live *l, struct request *q, struct err *e)
 {
-    struct tensor_request *t = q->own;
-    struct object *o = t->o;
+    struct object *o = q->object;
+    struct view_draft *d = q->view;
     CLEANUP(tensor_edit_free) struct tensor_edit edit = TENSOR_EDIT_INIT;
     CLEANUP(tensor_base_free) struct tensor_base b = {0};
     const struct units_watch watch = object_watch(l);
     object_base_get(l, o, &b);
-    t->verdict = TENSOR_SAME;
+    q->verdict = TENSOR_SAME;
     if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
-    if (view_is_text(t->d->view) && t->d->touched <= t->d->refused) {
-        *e = t->d->why; /* by another request: who wrote it was told that it is no edit */
+    if (view_is_text(d->view) && d->touched <= d->refused) {
+        *e = d->why; /* by another request: who wrote it was told that it is no edit */
         return e->code;
     }
-    q->converts = t->round.view == TENSOR_TYPE;
+    q->converts = d->view == TENSOR_TYPE;
     if (q->converts && l->stop)
         atomic_store(&l->queue.cancel, true);
     lock_drop(&l->lock);
-    int r = tensor_judge(&t->round, &b, &l->logs, &watch, &edit, e);
+    const int r = tensor_judge(&q->round, &b, &l->logs, &watch, &edit, e);
     lock_take(&l->lock);
     q->converts = false;
-    t->verdict = r;
-    if (r == TENSOR_CHANGED) {
-        r = apply_edit(l, o->number, &edit, e);
-        return r < 0 ? r : 1;
-    }
+    q->verdict = r;
+    if (r == TENSOR_CHANGED)
+        return apply_edit(l, o->number, &edit, e);
     return r == TENSOR_SHORT ? -EINVAL : r == TENSOR_BEGUN ? 0 : r;
 }
 
-static int view_refused(struct live *l, const struct tensor_request *t, int r, const struct err *e)
+static int view_refused(struct live *l, const struct request *q, int r, const struct err *e)
 {
-    struct view_draft *d = t->d;
-    const bool text = view_is_text(d->view);
-    if (t->verdict == -EINTR || (t->verdict == TENSOR_SHORT && !t->last))
+    struct view_draft *d = q->view;
+    if (q->verdict == -EINTR || (q->verdict == TENSOR_SHORT && !q->last))
         return r;
-    d->refused = max_u64(d->refused, t->round.epoch);
+    d->refused = max_u64(d->refused, q->round.epoch);
     d->lost.why = r;
-    if (text && d->touched <= t->round.epoch)
+    if (view_is_text(d->view) && d->touched <= q->round.epoch)
         d->why = *e;
-    return object_refused(l, t->o, e);
+    return object_refused(l, q->object, e);
 }
 
 static int view_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
-    struct tensor_request *t = q->own;
-    struct view_draft *d = t->d;
+    struct view_draft *d = q->view;
     if (r < 0 && !q->done)
-        return view_refused(l, t, r, e);
-    if (t->verdict == TENSOR_BEGUN) {
-        if (t->last && d->touched <= t->round.epoch && !d->writers)
+        return view_refused(l, q, r, e);
+    if (q->verdict == TENSOR_BEGUN) {
+        if (q->last && d->touched <= q->round.epoch && !d->writers)
             d->begun = when_after(BEGUN_SECONDS * 1000);
         return r;
     }
-    view_settle(l, d, t->round.epoch);
-    object_set_error(l, t->o, NULL);
+    view_settle(l, d, q->round.epoch);
+    object_set_error(l, q->object, NULL);
     if (q->changed)
-        object_changed(t->o);
-    t->o->cold |= (uint32_t)1 << d->view;
+        object_changed(q->object);
+    q->object->cold |= (uint32_t)1 << d->view;
     return r;
 }
 
@@ -447,14 +440,13 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
     struct request *q = object_request(l, d->object);
     if (!q)
         return -ENOMEM;
-    struct tensor_request *t = q->own;
-    t->d = d;
-    t->last = last;
+    q->view = d;
+    q->last = last;
     d->judging++;
     q->when = when;
     q->apply = accept_view;
     q->end = view_accepted;
-    const int r = draft_take(d, &t->round);
+    const int r = draft_take(d, &q->round);
     if (r < 0) {
         request_free(l, q);
         return r;

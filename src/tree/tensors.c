@@ -10,7 +10,6 @@
 #include "live/views.h"
 #include "tree/attr.h"
 
-
 struct live *tensors_live(const struct tree *t)
 {
     return t->opt.tensors ? atomic_load(&t->live) : NULL;
