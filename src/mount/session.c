@@ -163,11 +163,17 @@ static bool is_there(const struct session *s)
     return device_there(s) == s->dev;
 }
 
+static int write_all(struct session *s)
+{
+    struct tree_call c = TREE_CALL;
+    return tree_call_end(&c, shelf_sync(s->m.shelf, &c.wait));
+}
+
 /* Unmount an idle mount, unless an edit cannot be written. Unmounting ends the loop, or fails if the
  * mount is in use again. */
 static void leave_idle(struct session *s)
 {
-    if (shelf_sync(s->m.shelf, &(struct live_wait){0}) == 0 && is_there(s))
+    if (write_all(s) == 0 && is_there(s))
         (void)mount_take_down(s->o->mountpoint, false, NULL);
 }
 
@@ -200,8 +206,7 @@ static void *watch_signals(void *arg)
         return NULL;
     atomic_store(&s->m.ending, true);
     shelf_stop(s->m.shelf, true);
-    (void)shelf_sync(s->m.shelf,
-                     &(struct live_wait){0}); /* what cannot be written is logged at the end */
+    (void)write_all(s); /* what cannot be written is logged at the end */
     end_loop(s);
     return NULL;
 }

@@ -146,45 +146,67 @@ static void each_use(struct shelf *s, void (*call)(const struct use *u, void *ar
         slots_each(&s->slots, call, arg);
 }
 
-/* A model whose edits are being written, in a list. */
+/* A call that writes the edits of several models, and ends with the last of them. */
 struct sync {
-    struct tree_call call; /* must come first */
     struct live_wait *then;
-    struct sync *next;
+    atomic_uint left; /* models that have not answered, and one more until all were asked */
+    atomic_int first; /* the first error; 0: none so far */
 };
+
+struct sync_one {
+    struct live_wait wait; /* must come first */
+    struct sync *all;
+};
+
+static void sync_answer(struct sync *all, int result)
+{
+    int none = 0;
+    if (result < 0)
+        (void)atomic_compare_exchange_strong(&all->first, &none, result);
+    if (atomic_fetch_sub(&all->left, 1) != 1)
+        return;
+    all->then->done(all->then, atomic_load(&all->first));
+    free(all);
+}
+
+static void sync_done(struct live_wait *w, int result)
+{
+    sync_answer(((struct sync_one *)w)->all, result);
+    free(w);
+}
 
 static bool sync_stopped(struct live_wait *w)
 {
-    struct live_wait *then = ((struct sync *)w)->then;
+    struct live_wait *then = ((struct sync_one *)w)->all->then;
     return then->stopped && then->stopped(then);
 }
 
 static void sync_begin(const struct use *u, void *arg)
 {
-    struct sync *all = arg, *one = malloc(sizeof(*one));
+    struct sync *all = arg;
+    struct sync_one *one = malloc(sizeof(*one));
+    (void)atomic_fetch_add(&all->left, 1);
     if (!one) {
-        all->call.result = -ENOMEM;
+        sync_answer(all, -ENOMEM);
         return;
     }
-    *one = (struct sync){.call = TREE_CALL, .then = all->then, .next = all->next};
-    one->call.wait.request = all->then->request;
-    one->call.wait.stopped = sync_stopped;
-    all->next = one;
-    int r = tree_fsyncdir(u->tree, &one->call.wait);
+    *one = (struct sync_one){{sync_done, all->then->request, sync_stopped}, all};
+    const int r = tree_fsyncdir(u->tree, &one->wait);
     if (r != LIVE_PARKED)
-        tree_call_done(&one->call.wait, r);
+        sync_done(&one->wait, r);
 }
 
 int shelf_sync(struct shelf *s, struct live_wait *w)
 {
-    struct sync all = {.then = w};
-    each_use(s, sync_begin, &all);
-    for (struct sync *one; (one = all.next); free(one)) {
-        const int r = tree_call_end(&one->call, LIVE_PARKED);
-        all.call.result = all.call.result < 0 ? all.call.result : r;
-        all.next = one->next;
-    }
-    return all.call.result;
+    struct sync *all = malloc(sizeof(*all));
+    if (!all)
+        return -ENOMEM;
+    all->then = w;
+    atomic_init(&all->left, 1);
+    atomic_init(&all->first, 0);
+    each_use(s, sync_begin, all);
+    sync_answer(all, 0);
+    return LIVE_PARKED;
 }
 
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)

@@ -40,8 +40,8 @@ struct shelf_options {
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
 /* Write pending edits. Returns 0, or -errno if an edit was lost; the loss is logged. */
 int shelf_finish(struct shelf *s);
-/* Write the accepted edits of all models at the same time, and wait until all are written; w->done() is
- * not called. Returns 0, or -errno if an edit could not be written. */
+/* Write the accepted edits of all models at the same time. May return LIVE_PARKED; the result is 0, or
+ * -errno if an edit could not be written. */
 int shelf_sync(struct shelf *s, struct live_wait *w);
 /* Sync a directory: write the accepted edits of its model or, for the root of a directory of models,
  * of all models. May return LIVE_PARKED. */
