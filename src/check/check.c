@@ -182,8 +182,7 @@ struct scan_piece {
 
 static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
 {
-    if (r->nan + r->inf + r->scales == 0)
-        r->first = element;
+    r->first = min_u64(r->first, element);
     ++*counter;
 }
 
@@ -262,7 +261,8 @@ static int scan_unit(void *arg, uint64_t unit, void *room)
                            .big = w->big,
                            .data = w->map->data + w->t->off,
                            .first = unit * PIECE,
-                           .room = room};
+                           .room = room,
+                           .found.first = UINT64_MAX};
     p.n = min_u64(PIECE, w->t->n_elem - p.first);
     int r = map_guard(scan_piece, &p);
     if (r < 0)
@@ -271,9 +271,7 @@ static int scan_unit(void *arg, uint64_t unit, void *room)
     const struct scan_result *f = &p.found;
     struct scan_result *all = w->found;
     LOCKED(units_lock());
-    bool had = all->nan || all->inf || all->scales, has = f->nan || f->inf || f->scales;
-    if (has)
-        all->first = had ? min_u64(all->first, f->first) : f->first;
+    all->first = min_u64(all->first, f->first);
     all->zeros += f->zeros;
     all->nan += f->nan;
     all->inf += f->inf;
@@ -299,14 +297,15 @@ int scan_run(const struct gguf *g, const struct map *map, struct scan_watch *wat
     for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
         w.t = &g->tensor[i];
         w.found = &found[i];
-        if (!scannable(g, map->size, w.t, w.found))
-            continue;
+        w.found->first = UINT64_MAX;
         struct units u = {.n = (w.t->n_elem - 1) / PIECE + 1,
                           .unit = scan_unit,
                           .arg = &w,
                           .room = CHUNK * sizeof(float)};
-        r = units_run(&u, &units);
-        end = max_u64(end, w.t->off + w.t->nbytes);
+        if (scannable(g, map->size, w.t, w.found)) {
+            r = units_run(&u, &units);
+            end = max_u64(end, w.t->off + w.t->nbytes);
+        }
         if (watch)
             watch->done += w.t->nbytes;
     }
@@ -551,12 +550,9 @@ static void scan_all(struct checking *j, const char *path)
         return;
     }
     quant_init();
-    for (size_t i = 0; i < j->n; i++) {
-        const struct part *p = &j->part[i];
-        for (uint32_t k = 0; p->g && k < p->g->n_tensors; k++)
-            if (scannable(p->g, p->m.src.size, &p->g->tensor[k], &(struct scan_result){0}))
-                j->watch.total += p->g->tensor[k].nbytes;
-    }
+    for (size_t i = 0; i < j->n; i++)
+        for (uint32_t k = 0; j->part[i].g && k < j->part[i].g->n_tensors; k++)
+            j->watch.total += j->part[i].g->tensor[k].nbytes;
     for (size_t i = 0; i < j->n; i++) {
         r = j->part[i].g ? scan_part(j, &j->part[i]) : 0;
         if (r < 0)

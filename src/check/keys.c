@@ -186,18 +186,15 @@ static void rule_architecture(struct checker *c)
 {
     char shown[SHOW_MAX], others[SHOW_MAX];
     struct text other = {"", 0};
-    bool unusual = false, bad = c->arch.len == 0;
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+    bool bad = false;
     if (!c->arch.at) {
         if (!fact_later_shard(c->g) && !text_is(fact_text(c->g, "general.type"), "imatrix"))
             report(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
         return;
     }
-    for (size_t i = 0; i < c->arch.len; i++) {
-        char ch = c->arch.at[i];
-        bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
-        unusual |= !plain;
-        bad |= !plain && ch != '-' && ch != '_';
-    }
+    for (size_t i = 0; i < c->arch.len; i++)
+        bad |= !memchr(plain, c->arch.at[i], strlen(plain));
     if (is_other(c->g, &other) || c->arch.len == 0) {
         report(c, CHECK_ERROR, "key 'general.architecture'",
                other.len ? "is '%s', but the keys are those of '%s'" : "is empty%s%s",
@@ -205,8 +202,8 @@ static void rule_architecture(struct checker *c)
         return;
     }
     /* "command-r", "gpt-oss": names with - and _ are in use, despite the specification */
-    if (bad || (unusual && !needs_know(c->arch)))
-        report(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
+    if (bad)
+        report(c, CHECK_WARNING, "key 'general.architecture'",
                "the specification allows only a to z and 0 to 9");
     else if (!needs_know(c->arch) && fact_is_model(c->g))
         report(c, CHECK_NOTE, "key 'general.architecture'",

@@ -14,7 +14,6 @@
 #include "base/sys.h"
 #include "base/err.h"
 #include "check/cache.h"
-#include "check/filename.h"
 #include "edit/open.h"
 #include "gguf/value.h"
 #include "model/facts.h"
@@ -575,11 +574,6 @@ static void file_text(const struct summary *s, struct buf *out)
     show_text((struct text){s->file, strlen(s->file)}, out);
 }
 
-static void name_json(const struct summary *s, const char *member, struct json *j)
-{
-    file_name_json(j, member, s->file);
-}
-
 static void format_text(const struct summary *s, struct buf *out)
 {
     buf_printf(out, "GGUF version %u%s, %s-endian", s->g->fmt.version,
@@ -632,7 +626,6 @@ static const struct fact facts[] = {
     {"base model", "base_model", .text = base_models},
     {"source", "source", .text = source_text},
     {"file", NULL, .text = file_text},
-    {NULL, "file_name", .json = name_json},
     {"shards", "shards", OWN(shards)},
     {"format", NULL, .text = format_text},
     {NULL, "version", FIELD(fmt.version)},

@@ -34,8 +34,11 @@ struct task_pass {
     void (*look)(const struct task_unit *u); /* runs under map_guard() */
     EVP_MD_CTX *digest;                      /* for a hash */
     bool failed;                             /* the library reported a failure */
-    struct moments *part;                    /* owned; one per unit */
-    struct spread *spread;                   /* owned; one per unit */
+    struct {
+        struct moments moments;
+        struct spread spread;
+    } * part;    /* owned; one per unit */
+    bool second; /* the moments are known */
     struct alive alive;
     struct picture picture;
     float *pixel; /* owned; see picture_pixels() */
@@ -59,10 +62,10 @@ static void measure_unit(const struct task_unit *u)
     for (uint64_t at = u->first; at < u->end; at += STATS_STRETCH) {
         size_t n = (size_t)min_u64(STATS_STRETCH, u->end - at);
         floats_read(p->type, p->big, u->data, at, n, u->room);
-        if (p->spread)
-            spread_add(&p->spread[u->no], &p->alive, &p->t->moments, u->room, at, n);
+        if (p->second)
+            spread_add(&p->part[u->no].spread, &p->alive, &p->t->moments, u->room, at, n);
         else
-            moments_add(&p->part[u->no], u->room, n);
+            moments_add(&p->part[u->no].moments, u->room, n);
     }
 }
 
@@ -138,40 +141,34 @@ static int run_hash(struct task_pass *p)
     return r;
 }
 
-static int run_moments(struct task_pass *p, uint64_t n)
+static int run_stats(struct task_pass *p)
 {
-    p->part = calloc(n + 1, sizeof(*p->part));
-    int r = p->part ? run_units(p, n) : -ENOMEM;
-    p->t->moments = MOMENTS_NONE;
-    for (uint64_t i = 0; r == 0 && i < n; i++)
-        moments_join(&p->t->moments, &p->part[i]);
-    p->t->measured = r == 0;
-    return r;
-}
-
-static int run_spread(struct task_pass *p, uint64_t n)
-{
+    struct task *t = p->t;
+    const struct gguf *g = t->view.snap->gguf;
+    const uint64_t n = parts(p->tensor->n_elem, MEASURED);
     struct spread all = {0};
-    const struct gguf *g = p->t->view.snap->gguf;
-    p->spread = calloc(n + 1, sizeof(*p->spread));
-    int r = p->spread ? alive_begin(&p->alive, g, p->tensor) : -ENOMEM;
+    p->look = measure_unit;
+    p->part = calloc(n + 1, sizeof(*p->part));
+    int r = p->part ? 0 : -ENOMEM;
+    if (r == 0 && !t->measured) {
+        r = run_units(p, n);
+        t->moments = MOMENTS_NONE;
+        for (uint64_t i = 0; r == 0 && i < n; i++)
+            moments_join(&t->moments, &p->part[i].moments);
+    }
+    if (t->what == DERIVED_MOMENTS)
+        buf_add(&t->bytes, &t->moments, sizeof(t->moments));
+    if (r < 0 || t->what == DERIVED_MOMENTS)
+        return r;
+    p->second = true;
+    r = alive_begin(&p->alive, g, p->tensor);
     if (r == 0)
         r = run_units(p, n);
     for (uint64_t i = 0; r == 0 && i < n; i++)
-        spread_join(&all, &p->spread[i]);
+        spread_join(&all, &p->part[i].spread);
     if (r == 0)
-        stats_text(g, p->tensor, &p->t->moments, &all, &p->alive, &p->t->bytes);
+        stats_text(g, p->tensor, &t->moments, &all, &p->alive, &t->bytes);
     return r;
-}
-
-static int run_stats(struct task_pass *p)
-{
-    const uint64_t n = parts(p->tensor->n_elem, MEASURED);
-    p->look = measure_unit;
-    int r = p->t->measured ? 0 : run_moments(p, n);
-    if (p->t->what == DERIVED_MOMENTS)
-        buf_add(&p->t->bytes, &p->t->moments, sizeof(p->t->moments));
-    return r < 0 || p->t->what == DERIVED_MOMENTS ? r : run_spread(p, n);
 }
 
 static void picture_png(const struct picture *p, const float *pixel, struct buf *out);
@@ -198,7 +195,6 @@ int task_run(struct task *t)
             : t->what == DERIVED_PICTURE ? run_picture(&p)
                                          : run_stats(&p);
     free(p.part);
-    free(p.spread);
     alive_free(&p.alive);
     free(p.pixel);
     return r < 0 ? r : buf_error(&t->bytes);

@@ -38,9 +38,8 @@ struct want {
 
 struct work_job {
     struct pool_job job; /* must come first */
-    struct work_job *next;
     struct work *work;
-    uint32_t version; /* of the tensor */
+    struct result *result; /* not ready; in the table of kept results */
     struct task task;
 };
 
@@ -49,13 +48,12 @@ struct work {
     atomic_bool rests;  /* no job and no thread is left; set by pool_tell() */
     atomic_bool ending; /* set with the lock held */
     /* Protected by the lock: */
-    struct table kept; /* references to results, by version */
+    struct table kept; /* references to results, by version; also to those being computed */
     size_t bytes;      /* total size of the kept texts and pictures */
     uint64_t uses;
-    struct want *wants;    /* the latest first */
-    struct work_job *jobs; /* jobs with results that are not kept yet */
-    unsigned running;      /* number of jobs that have not ended */
-    unsigned threads;      /* `running`, plus the threads that answer wishes */
+    struct want *wants; /* the latest first */
+    unsigned running;   /* number of jobs that have not ended */
+    unsigned threads;   /* `running`, plus the threads that answer wishes */
 };
 
 struct work *work_new(void)
@@ -81,6 +79,7 @@ static uint32_t version_of(const struct view *v, uint32_t i)
     return ids_of(v->snap->ids, i).version;
 }
 
+/* Return the result, which may not be ready, or NULL. */
 static struct result *kept_find(const struct work *w, uint32_t version, enum derived what)
 {
     struct link *l = table_first(&w->kept, hash_number(version));
@@ -105,32 +104,36 @@ static struct result *oldest(const struct work *w)
     struct result *ret = NULL;
     for (struct link *l = NULL; (l = table_each(&w->kept, l)) != NULL;) {
         struct result *r = (struct result *)l;
-        if (is_large(r) && (!ret || r->used < ret->used))
+        if (is_large(r) && r->ready && (!ret || r->used < ret->used))
             ret = r;
     }
     return ret;
 }
 
-/* Keep *bytes as a result, taking ownership of them on success. Returns 0 or -ENOMEM. */
-static int kept_put(struct work *w, uint32_t version, enum derived what, struct buf *bytes)
+/* Add a result that is not ready. Returns NULL if out of memory. */
+static struct result *kept_new(struct work *w, uint32_t version, enum derived what)
 {
-    struct result *old = kept_find(w, version, what), *r = calloc(1, sizeof(*r));
+    struct result *r = calloc(1, sizeof(*r));
     if (!r || table_add(&w->kept, &r->link, hash_number(version)) < 0) {
         free(r);
-        return -ENOMEM;
+        return NULL;
     }
-    if (old)
-        kept_drop(w, old);
     atomic_init(&r->refs, 1);
     r->version = version;
     r->what = what;
+    return r;
+}
+
+/* The result is *bytes, whose ownership it takes. */
+static void kept_ready(struct work *w, struct result *r, struct buf *bytes)
+{
     r->bytes = *bytes;
     *bytes = BUF_INIT;
+    r->ready = true;
     r->used = ++w->uses;
     w->bytes += is_large(r) ? r->bytes.len : 0;
     for (struct result *x; w->bytes > KEPT_BYTES && (x = oldest(w)) != r;)
         kept_drop(w, x);
-    return 0;
 }
 
 /* ---- wishes ---- */
@@ -159,23 +162,6 @@ static void job_free(struct work_job *j)
     free(j);
 }
 
-/* Return true if this wish needs nothing more for the tensor. */
-static bool is_settled(const struct work *w, const struct want *want, uint32_t i)
-{
-    const struct snapshot *g = want->view.snap;
-    return !work_applies(g, &g->gguf->tensor[i], want->what) ||
-           kept_find(w, version_of(&want->view, i), want->what);
-}
-
-static bool is_computed(const struct work *w, const struct want *want, uint32_t i)
-{
-    const uint32_t version = version_of(&want->view, i);
-    const struct work_job *j = w->jobs;
-    while (j && (j->task.what != want->what || j->version != version))
-        j = j->next;
-    return j;
-}
-
 static void pull_want(struct work *w, const struct want *want)
 {
     struct want **at = &w->wants;
@@ -189,24 +175,27 @@ static bool run_job(struct pool_job *job, struct timespec *again);
 static int start_job(struct work *w, const struct want *want, uint32_t i)
 {
     struct work_job *j = calloc(1, sizeof(*j));
-    if (!j)
+    const uint32_t version = version_of(&want->view, i);
+    const struct result *known = kept_find(w, version, DERIVED_MOMENTS);
+    struct result *result = j ? kept_new(w, version, want->what) : NULL;
+    if (!result) {
+        free(j);
         return -ENOMEM;
+    }
     j->work = w;
-    j->version = version_of(&want->view, i);
+    j->result = result;
     j->task = (struct task){.view = same_view(&want->view), .tensor = i, .what = want->what};
     j->task.stop = &w->ending;
-    const struct result *known = kept_find(w, j->version, DERIVED_MOMENTS);
-    if (known) {
+    if (known && known->ready) {
         j->task.moments = *(const struct moments *)(const void *)known->bytes.data;
         j->task.measured = true;
     }
     int r = pool_do(&j->job, run_job);
     if (r < 0) {
+        kept_drop(w, result);
         job_free(j);
         return r;
     }
-    j->next = w->jobs;
-    w->jobs = j;
     w->running++;
     w->threads++;
     atomic_store(&w->rests, false);
@@ -219,12 +208,14 @@ static bool advance_want(struct work *w, struct want *want)
 {
     bool all = true;
     for (uint32_t i = want->ready; i < want->last && !want->err; i++) {
-        if (is_settled(w, want, i)) {
+        const struct snapshot *g = want->view.snap;
+        const struct result *r = kept_find(w, version_of(&want->view, i), want->what);
+        if (r ? r->ready : !work_applies(g, &g->gguf->tensor[i], want->what)) {
             want->ready += all;
             continue;
         }
         all = false;
-        if (is_computed(w, want, i))
+        if (r)
             continue;
         if (w->running >= pool_processors())
             break;
@@ -233,24 +224,25 @@ static bool advance_want(struct work *w, struct want *want)
     return want->err || all;
 }
 
-/* Keep a computed result; if r is an error, make the wishes that wait for the result fail. */
+/* Keep the job's result; if r is an error, make the wishes that wait for the result fail. */
 static void keep_result(struct work *w, struct work_job *j, int r)
 {
     struct task *t = &j->task;
-    struct work_job **at = &w->jobs;
-    while (*at != j)
-        at = &(*at)->next;
-    *at = j->next;
-    if (r == 0 && t->what == DERIVED_STATS) {
+    const uint32_t version = j->result->version;
+    if (r == 0)
+        kept_ready(w, j->result, &t->bytes);
+    else
+        kept_drop(w, j->result);
+    if (r == 0 && t->what == DERIVED_STATS && !kept_find(w, version, DERIVED_MOMENTS)) {
         CLEANUP(buf_free) struct buf moments = BUF_INIT;
         buf_add(&moments, &t->moments, sizeof(t->moments));
-        r = buf_error(&moments) ? -ENOMEM : kept_put(w, j->version, DERIVED_MOMENTS, &moments);
+        struct result *also = buf_error(&moments) ? NULL : kept_new(w, version, DERIVED_MOMENTS);
+        if (also)
+            kept_ready(w, also, &moments);
     }
-    if (r == 0)
-        r = kept_put(w, j->version, t->what, &t->bytes);
     for (struct want *want = w->wants; want && r < 0; want = want->next) {
         const struct snapshot *g = want->view.snap;
-        const uint32_t i = ids_find_version(g->ids, g->gguf->n_tensors, j->version);
+        const uint32_t i = ids_find_version(g->ids, g->gguf->n_tensors, version);
         if (want->what == t->what && i != IDS_NONE && i >= want->ready && i < want->last)
             want->err = r;
     }
@@ -369,7 +361,7 @@ struct result *work_result(struct work *w, const struct view *v, uint32_t i, enu
 {
     LOCKED(&w->lock);
     struct result *r = kept_find(w, version_of(v, i), what);
-    if (!r)
+    if (!r || !r->ready)
         return NULL;
     r->used = ++w->uses;
     return REF(r);

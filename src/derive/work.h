@@ -45,6 +45,7 @@ struct result {
     uint32_t version; /* of the tensor (model/snapshot.h) */
     enum derived what;
     atomic_uint refs;
+    bool ready;    /* false: a job still computes it */
     uint64_t used; /* time of its last use, as a count of uses */
     struct buf bytes;
 };
