@@ -22,7 +22,6 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "check/check.h"
-#include "check/filename.h"
 #include "check/summary.h"
 #include "command_diff.h"
 #include "edit/history.h"
@@ -367,7 +366,6 @@ static int info(const struct command_args *a)
 /*
  * With --json, a list with an object for each model:
  *   {"file": PATH, "shards": N (0: not split),
- *    "name": {"BaseName": ..., ...} or null if it does not follow the convention,
  *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ..., "where": ...}, ...],
  *    "result": "clean|findings|unusable"}
  */
@@ -457,7 +455,6 @@ static enum check_outcome check_model(struct check *c, const struct model_path *
     json_begin(&c->json, NULL, "{");
     json_shown(&c->json, "file", model_label(m));
     buf_printf(json_item(&c->json, "shards"), "%zu", m->shards);
-    file_name_json(&c->json, "name", path_name(model_label(m)));
     json_begin(&c->json, "findings", "[\n");
     if (m->error)
         sink(c, &f);

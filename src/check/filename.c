@@ -15,31 +15,9 @@
 #include "model/snapshot.h"
 #include "text/number.h"
 
-const char *const file_part_name[FILE_PARTS] = {"Sidecar", "BaseName", "SizeLabel", "FineTune",
-                                                "Version", "Encoding", "Type",      "Shard"};
-
 static bool is_alpha(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-/* Return the number of digits at `from`. */
-static size_t digits_at(struct text t, size_t from)
-{
-    size_t n = from;
-    while (n < t.len && is_digit(t.at[n]))
-        n++;
-    return n - from;
-}
-
-/* Return the length of "12" or "1.2" at `from`, or 0 if there is no number. */
-static size_t number_at(struct text w, size_t from)
-{
-    size_t whole = digits_at(w, from);
-    if (whole == 0 || from + whole >= w.len || w.at[from + whole] != '.')
-        return whole;
-    size_t rest = digits_at(w, from + whole + 1);
-    return rest ? whole + 1 + rest : whole;
 }
 
 /* ---- the name ---- */
@@ -58,11 +36,8 @@ static const char convention[] = "^((mmproj|mtp)-)?"
                                  "(-(LoRA|vocab))?"
                                  "(-([0-9]{5}-of-[0-9]{5}))?"
                                  "\\.gguf$";
-/* The group of the expression that captures each part. */
-static const uint8_t group[FILE_PARTS] = {
-    [PART_SIDECAR] = 2,  [PART_BASE] = 3,      [PART_SIZE] = 6,  [PART_FINETUNE] = 11,
-    [PART_VERSION] = 13, [PART_ENCODING] = 16, [PART_TYPE] = 18, [PART_SHARD] = 20};
-enum { GROUPS = 21 };
+/* The groups of the expression that capture parts. */
+enum { SIZE = 6, FINETUNE = 11, ENCODING = 16, TYPE = 18, SHARD = 20, GROUPS };
 
 bool file_name_is_hash(const char *name)
 {
@@ -71,47 +46,27 @@ bool file_name_is_hash(const char *name)
     return strlen(name) == 64 && strspn(name, "0123456789abcdefABCDEF") == 64;
 }
 
-bool file_name_parse(const char *name, struct file_name *ret)
+bool file_name_parse(const char *name, struct text part[FILE_PARTS])
 {
+    static const int group[FILE_PARTS] = {
+        [PART_SIZE] = SIZE, [PART_ENCODING] = ENCODING, [PART_SHARD] = SHARD};
     regex_t pattern;
     regmatch_t m[GROUPS];
-    struct file_name f = {0};
     if (!strstr(name, "-v") || regcomp(&pattern, convention, REG_EXTENDED) != 0)
         return false; /* most names have no version, and are rejected early here */
     const bool fits = regexec(&pattern, name, GROUPS, m, 0) == 0;
     regfree(&pattern);
-    for (size_t i = 0; fits && i < FILE_PARTS; i++)
-        if (m[group[i]].rm_so >= 0)
-            f.part[i] = (struct text){name + m[group[i]].rm_so,
-                                      (size_t)(m[group[i]].rm_eo - m[group[i]].rm_so)};
-    struct text *tune = &f.part[PART_FINETUNE], *encoding = &f.part[PART_ENCODING],
-                *type = &f.part[PART_TYPE];
-    if (tune->at) /* the group includes the dash */
-        *tune = (struct text){tune->at + 1, tune->len - 1};
-    if (!type->at && (text_is(*encoding, "LoRA") || text_is(*encoding, "vocab"))) {
-        *type = *encoding;
-        *encoding = (struct text){NULL, 0};
-    }
-    if (!fits || (tune->at && tune->len == 0) || text_begins(*encoding, "LoRA") ||
-        text_begins(*encoding, "vocab"))
+    if (!fits || m[FINETUNE].rm_eo - m[FINETUNE].rm_so == 1) /* the group includes the dash */
         return false;
-    *ret = f;
-    return true;
-}
-
-void file_name_json(struct json *j, const char *name, const char *file)
-{
-    struct file_name f;
-    char part[SHOW_MAX];
-    if (!file_name_parse(file, &f)) {
-        json_text(j, name, NULL);
-        return;
+    for (size_t i = 0; i < FILE_PARTS; i++) {
+        const regmatch_t *at = &m[group[i]];
+        part[i] = at->rm_so < 0 ? (struct text){NULL, 0}
+                                : (struct text){name + at->rm_so, (size_t)(at->rm_eo - at->rm_so)};
     }
-    json_begin(j, name, "{");
-    for (int i = 0; i < FILE_PARTS; i++)
-        if (f.part[i].at)
-            json_text(j, file_part_name[i], show(part, f.part[i].at, f.part[i].len));
-    json_end(j);
+    struct text *encoding = &part[PART_ENCODING];
+    if (m[TYPE].rm_so < 0 && (text_is(*encoding, "LoRA") || text_is(*encoding, "vocab")))
+        *encoding = (struct text){NULL, 0}; /* it is the type */
+    return !text_begins(*encoding, "LoRA") && !text_begins(*encoding, "vocab");
 }
 
 /* ---- the meaning of parts ---- */
@@ -119,19 +74,18 @@ void file_name_json(struct json *j, const char *name, const char *file)
 bool file_size_parse(struct text label, uint64_t *experts, double *params)
 {
     static const char units[] = "KMBTQ";
-    const char *dash = memchr(label.at, '-', label.len);
-    const struct text w = {label.at, dash ? (size_t)(dash - label.at) : label.len};
-    const size_t count = digits_at(w, 0);
-    const bool times = count > 0 && count < w.len && w.at[count] == 'x' && number_at(w, count + 1);
-    const size_t at = times ? count + 1 : 0, n = number_at(w, at);
-    const char *unit = n && at + n + 1 == w.len ? strchr(units, w.at[at + n] & ~0x20) : NULL;
-    if (!unit || !*unit)
-        return false;
-    *experts = times ? strtoull(w.at, NULL, 10) : 0; /* both numbers end at a letter */
-    *params = strtod(w.at + at, NULL);
-    for (const char *u = units; u <= unit; u++)
+    char word[64], *end;
+    (void)snprintf(word, sizeof(word), "%.*s", (int)min_u64(label.len, sizeof(word)), label.at);
+    word[strcspn(word, "-")] = '\0';
+    *experts = strtoull(word, &end, 10);
+    const char *number = end > word && *end == 'x' ? end + 1 : word;
+    *experts = number > word ? *experts : 0;
+    *params = strtod(number, &end);
+    const char *unit =
+        is_digit(*number) && is_alpha(*end) && !end[1] ? strchr(units, *end & ~0x20) : NULL;
+    for (const char *u = units; unit && u <= unit; u++)
         *params *= 1000;
-    return true;
+    return unit;
 }
 
 /* A size label is rounded, and may or may not count embeddings: both "2B" for 2.7 and "8B" for
@@ -179,7 +133,9 @@ static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w
 /* True for a word that a base name may contain: not "7b", which would be a size. */
 static bool is_base(const char *w, size_t n)
 {
-    return w[0] > '9' || digits_at((struct text){w, n}, 0) == n;
+    while (n > 0 && is_digit(w[n - 1]))
+        n--;
+    return n == 0 || !is_digit(w[0]);
 }
 
 static void suggest_sidecar(const struct gguf *g, struct buf *out)
@@ -193,6 +149,7 @@ static void suggest_base(const struct gguf *g, struct buf *out)
     static const char *const keys[] = {"general.basename", "general.name", "general.architecture"};
     for (size_t i = 0; i < COUNT(keys) && out->len == 0; i++)
         add_words(out, fact_text(g, keys[i]), is_base);
+    buf_str(out, out->len ? "" : "model");
 }
 
 /* Suggest the number of parameters, as --info shows it. A model without tensors, or a shard, has only
@@ -211,6 +168,8 @@ static void suggest_size(const struct gguf *g, struct buf *out)
                !memchr(reported.at, '-', reported.len) &&
                file_size_parse(reported, &experts, &params)) {
         buf_add(out, reported.at, reported.len);
+    } else {
+        buf_str(out, "0K");
     }
 }
 
@@ -224,16 +183,14 @@ static void suggest_version(const struct gguf *g, struct buf *out)
 {
     struct text t = fact_text(g, "general.version");
     size_t from = t.len && (t.at[0] == 'v' || t.at[0] == 'V');
-    bool digit = false;
+    bool digit = false, good = t.len <= LABEL_LEN;
     for (size_t i = from; i < t.len; i++) {
-        if (t.at[i] == '.' ? !digit : !is_digit(t.at[i]))
-            return;
+        good &= t.at[i] == '.' ? digit : is_digit(t.at[i]);
         digit = t.at[i] != '.';
     }
-    if (!digit || t.len > LABEL_LEN)
-        return;
-    buf_char(out, 'v');
-    buf_add(out, t.at + from, t.len - from);
+    buf_str(out, good && digit ? "v" : "v1.0");
+    if (good && digit)
+        buf_add(out, t.at + from, t.len - from);
 }
 
 static void suggest_encoding(const struct gguf *g, struct buf *out)
@@ -262,25 +219,15 @@ static void suggest_shard(const struct gguf *g, struct buf *out)
         buf_printf(out, "%05" PRIu64 "-of-%05" PRIu64, no + 1, count);
 }
 
-/* Functions that suggest a part of the name, or "" if keys and tensors do not determine it. */
-static void (*const suggest_part[FILE_PARTS])(const struct gguf *g, struct buf *out) = {
-    [PART_SIDECAR] = suggest_sidecar, [PART_BASE] = suggest_base,
-    [PART_SIZE] = suggest_size,       [PART_FINETUNE] = suggest_finetune,
-    [PART_VERSION] = suggest_version, [PART_ENCODING] = suggest_encoding,
-    [PART_TYPE] = suggest_type,       [PART_SHARD] = suggest_shard};
-
-/* Defaults for parts that neither keys nor tensors determine. */
-static const char *const otherwise[FILE_PARTS] = {
-    [PART_BASE] = "model", [PART_SIZE] = "0K", [PART_VERSION] = "v1.0"};
-
 void file_name_suggest(const struct gguf *g, struct buf *out)
 {
-    size_t start = out->len;
-    for (int i = 0; i < FILE_PARTS; i++) {
+    static void (*const suggest_part[])(const struct gguf *g, struct buf *out) = {
+        suggest_sidecar, suggest_base,     suggest_size, suggest_finetune,
+        suggest_version, suggest_encoding, suggest_type, suggest_shard};
+    const size_t start = out->len;
+    for (size_t i = 0; i < COUNT(suggest_part); i++) {
         CLEANUP(buf_free) struct buf part = BUF_INIT;
         suggest_part[i](g, &part);
-        if (part.len == 0 && otherwise[i])
-            buf_str(&part, otherwise[i]);
         if (part.len && out->len > start)
             buf_char(out, '-');
         buf_add(out, part.data, part.len);
@@ -294,13 +241,16 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
  * case. That the number of a shard is right is checked by the rule "split". */
 static void check_part(struct checker *c, enum file_part part, struct text says)
 {
+    static const char *const name[] = {"SizeLabel", "Encoding", "Shard"};
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     char shown[SHOW_MAX], wanted[SHOW_MAX];
     const struct params p = fact_params(c->g);
     if (!says.at || (part == PART_ENCODING && !fact_file_type(c->g)) ||
         (part == PART_SIZE && (p.total == 0 || fact_shard(c->g))))
         return;
-    suggest_part[part](c->g, &want);
+    (part == PART_SIZE    ? suggest_size
+     : part == PART_SHARD ? suggest_shard
+                          : suggest_encoding)(c->g, &want);
     const bool same = says.len == want.len && strncasecmp(says.at, buf_text(&want), says.len) == 0;
     if (buf_error(&want) || (part == PART_SIZE    ? file_size_fits(says, &p)
                              : part == PART_SHARD ? want.len > 0
@@ -309,7 +259,7 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
     report(c, CHECK_WARNING, "file name",
            want.len ? "its %s says '%s', but the model says '%s'"
                     : "its %s says '%s', but the model does not say%s",
-           file_part_name[part], show(shown, says.at, says.len), show(wanted, want.data, want.len));
+           name[part], show(shown, says.at, says.len), show(wanted, want.data, want.len));
 }
 
 /* A shard has only some of the parameters, and only the first shard has the model's keys. */
@@ -366,23 +316,22 @@ static void rule_file_type(struct checker *c)
 
 static void rule_file_name(struct checker *c)
 {
-    struct file_name f;
+    struct text part[FILE_PARTS];
     char name[NAME_MAX + 1];
     if (!c->m->file || file_name_is_hash(c->m->file))
         return;
     /* omit the number of a shard, because it is correct */
     const size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
     (void)snprintf(name, sizeof(name), "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
-    if (!file_name_parse(name, &f)) {
+    if (!file_name_parse(name, part)) {
         if (can_suggest(c->g))
             suggest(c);
         else
             report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
         return;
     }
-    check_part(c, PART_SIZE, f.part[PART_SIZE]);
-    check_part(c, PART_ENCODING, f.part[PART_ENCODING]);
-    check_part(c, PART_SHARD, f.part[PART_SHARD]);
+    for (int i = 0; i < FILE_PARTS; i++)
+        check_part(c, (enum file_part)i, part[i]);
     if (c->reported && can_suggest(c->g))
         suggest(c);
 }

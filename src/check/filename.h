@@ -19,37 +19,17 @@
 #define CHECK_FILENAME_H
 
 #include "model/facts.h"
-#include "text/json.h"
 
-enum file_part {
-    PART_SIDECAR,
-    PART_BASE,
-    PART_SIZE,
-    PART_FINETUNE,
-    PART_VERSION,
-    PART_ENCODING,
-    PART_TYPE,
-    PART_SHARD,
-    FILE_PARTS
-};
-
-/* "Sidecar", "BaseName", ..., as in the specification. */
-extern const char *const file_part_name[FILE_PARTS];
-
-struct file_name {
-    struct text part[FILE_PARTS]; /* ranges of the name; `at` is NULL if the part is missing */
-};
+/* The parts that tell facts about a model. */
+enum file_part { PART_SIZE, PART_ENCODING, PART_SHARD, FILE_PARTS };
 
 /* True for a name in a store that names files by a hash of their content: an edit would make the
  * name wrong. */
 bool file_name_is_hash(const char *name);
 
-/* Parse a name. Returns false, and leaves *ret unchanged, if it does not follow the convention. */
-bool file_name_parse(const char *name, struct file_name *ret);
-
-/* Write the parts of a file name (without directories) as an object, or null if the name does not
- * follow the convention. */
-void file_name_json(struct json *j, const char *name, const char *file);
+/* Parse a name: `at` of a part is NULL if it is missing. Returns false if the name does not follow the
+ * convention. */
+bool file_name_parse(const char *name, struct text part[FILE_PARTS]);
 
 /* Parse "8x7B-Word4k": experts 8 (0: not given), params 7e9. Returns false if it is not a size
  * label. */

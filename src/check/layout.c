@@ -133,12 +133,10 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
         int r = c->m->src->read(c->m->src, at, room, (size_t)n);
         if (r < 0)
             return r;
-        for (size_t i = 0; i < n; i++)
-            if (room[i]) {
-                report(c, CHECK_WARNING, at_bytes(c, first, last),
-                       "the padding is not all zero, first at byte %" PRIu64, at + i);
-                return 0;
-            }
+        if (!is_zero(room, (size_t)n)) {
+            report(c, CHECK_WARNING, at_bytes(c, first, last), "the padding is not all zero");
+            return 0;
+        }
     }
     return 0;
 }

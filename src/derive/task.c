@@ -202,22 +202,11 @@ int task_run(struct task *t)
 
 /* ---- pictures: the layout ---- */
 
-/* Return the smallest integer whose square is at least n. */
-static uint64_t root_up(uint64_t n)
-{
-    uint64_t r = (uint64_t)sqrt((double)n);
-    while (r > 0 && (r - 1) * (r - 1) >= n)
-        r--;
-    while (r * r < n)
-        r++;
-    return r;
-}
-
 struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
 {
     struct picture p = {.n = t->n_elem, .columns = t->n_dims ? gguf_dim(g, t, 0) : 1};
     if (t->n_dims == 1)
-        p.columns = root_up(p.n);
+        p.columns = (uint64_t)ceil(sqrt((double)p.n));
     p.rows = p.columns ? p.n / p.columns + (p.n % p.columns != 0) : 0;
     p.height = (uint32_t)max_u64(1, min_u64(p.rows, PICTURE_MOST));
     p.width = (uint32_t)max_u64(1, min_u64(p.columns, PICTURE_MOST));

@@ -118,11 +118,11 @@ static void on_fault(void *arg, const struct err *e)
 static void check_suggestion(const struct gguf *g)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
-    struct file_name f;
+    struct text part[FILE_PARTS];
     file_name_suggest(g, &name);
     FUZZ_CHECK(buf_error(&name) == 0 && name.len <= 255);
     buf_char(&name, '\0');
-    FUZZ_CHECK(file_name_parse((const char *)name.data, &f));
+    FUZZ_CHECK(file_name_parse((const char *)name.data, part));
 }
 
 static void check_values(const struct gguf *g, const uint8_t *data, size_t size)

@@ -9,32 +9,29 @@
 #include "check/filename.h"
 #include "parsed.h"
 
-/* sidecar, base, size, fine tune, version, encoding, type, shard; "" if absent */
+/* size, encoding, shard; "" if absent */
 static const struct {
     const char *name;
     const char *part[FILE_PARTS];
 } good[] = {
     /* examples from the specification */
-    {"Mixtral-8x7B-v0.1-KQ2.gguf", {"", "Mixtral", "8x7B", "", "v0.1", "KQ2", "", ""}},
-    {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf",
-     {"", "Grok", "100B", "", "v1.0", "Q4_0", "", "00003-of-00009"}},
-    {"Hermes-2-Pro-Llama-3-8B-v1.0-F16.gguf",
-     {"", "Hermes-2-Pro-Llama-3", "8B", "", "v1.0", "F16", "", ""}},
-    {"Phi-3-mini-3.8B-ContextLength4k-instruct-v1.0.gguf",
-     {"", "Phi-3-mini", "3.8B-ContextLength4k", "instruct", "v1.0", "", "", ""}},
-    {"mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", {"mtp", "Qwen3", "27B", "", "v1.0", "Q4_K_M", "", ""}},
-    {"mmproj-Qwen2-VL-7B-v1.0-F16.gguf", {"mmproj", "Qwen2-VL", "7B", "", "v1.0", "F16", "", ""}},
+    {"Mixtral-8x7B-v0.1-KQ2.gguf", {"8x7B", "KQ2", ""}},
+    {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf", {"100B", "Q4_0", "00003-of-00009"}},
+    {"Hermes-2-Pro-Llama-3-8B-v1.0-F16.gguf", {"8B", "F16", ""}},
+    {"Phi-3-mini-3.8B-ContextLength4k-instruct-v1.0.gguf", {"3.8B-ContextLength4k", "", ""}},
+    {"mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", {"27B", "Q4_K_M", ""}},
+    {"mmproj-Qwen2-VL-7B-v1.0-F16.gguf", {"7B", "F16", ""}},
     /* other names */
-    {"A-7B-v1.gguf", {"", "A", "7B", "", "v1", "", "", ""}},
-    {"A-7B-v1.2.3-LoRA.gguf", {"", "A", "7B", "", "v1.2.3", "", "LoRA", ""}},
-    {"A-7B-v1-Q8_0-vocab.gguf", {"", "A", "7B", "", "v1", "Q8_0", "vocab", ""}},
-    {"A B-7B-v1.gguf", {"", "A B", "7B", "", "v1", "", "", ""}},
-    {"A-30B-A3B-Chat-2-v1.gguf", {"", "A", "30B-A3B", "Chat-2", "v1", "", "", ""}},
-    {"A-7B-v1-v2.gguf", {"", "A", "7B", "v1", "v2", "", "", ""}},
-    {"A-7B-v1.0-v2.gguf", {"", "A", "7B", "", "v1.0", "v2", "", ""}},
-    {"7B-8B-v1.gguf", {"", "7B", "8B", "", "v1", "", "", ""}},
-    {"mtp-7B-v1.gguf", {"", "mtp", "7B", "", "v1", "", "", ""}},
-    {"mtp-A-7B-v1.gguf", {"mtp", "A", "7B", "", "v1", "", "", ""}},
+    {"A-7B-v1.gguf", {"7B", "", ""}},
+    {"A-7B-v1.2.3-LoRA.gguf", {"7B", "", ""}},
+    {"A-7B-v1-Q8_0-vocab.gguf", {"7B", "Q8_0", ""}},
+    {"A B-7B-v1.gguf", {"7B", "", ""}},
+    {"A-30B-A3B-Chat-2-v1.gguf", {"30B-A3B", "", ""}},
+    {"A-7B-v1-v2.gguf", {"7B", "", ""}},
+    {"A-7B-v1.0-v2.gguf", {"7B", "v2", ""}},
+    {"7B-8B-v1.gguf", {"8B", "", ""}},
+    {"mtp-7B-v1.gguf", {"7B", "", ""}},
+    {"mtp-A-7B-v1.gguf", {"7B", "", ""}},
 };
 
 static const char *const bad[] = {
@@ -65,25 +62,25 @@ static const char *const bad[] = {
 TEST("names that follow the convention are parsed")
 {
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        struct file_name f;
-        CU_ASSERT_TRUE_FATAL(file_name_parse(good[i].name, &f));
+        struct text part[FILE_PARTS];
+        CU_ASSERT_TRUE_FATAL(file_name_parse(good[i].name, part));
         for (int k = 0; k < FILE_PARTS; k++) {
             const char *want = good[i].part[k];
-            CU_ASSERT_EQUAL(f.part[k].at != NULL, want[0] != '\0');
-            CU_ASSERT_TRUE(!f.part[k].at || text_is(f.part[k], want));
+            CU_ASSERT_EQUAL(part[k].at != NULL, want[0] != '\0');
+            CU_ASSERT_TRUE(!part[k].at || text_is(part[k], want));
         }
     }
 }
 
 TEST("names that do not follow the convention are refused")
 {
-    struct file_name f;
+    struct text part[FILE_PARTS];
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        CU_ASSERT_FALSE(file_name_parse(bad[i], &f));
+        CU_ASSERT_FALSE(file_name_parse(bad[i], part));
     char dashes[600];
     memset(dashes, '-', sizeof(dashes));
     memcpy(dashes + sizeof(dashes) - 6, ".gguf", 6);
-    CU_ASSERT_FALSE(file_name_parse(dashes, &f));
+    CU_ASSERT_FALSE(file_name_parse(dashes, part));
 }
 
 TEST("size labels are parsed")
@@ -129,12 +126,12 @@ TEST("size labels are compared with the number of parameters")
 static void suggests(struct build *b, const char *want)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
-    struct file_name f;
+    struct text part[FILE_PARTS];
     CLEANUP(parsed_free) struct parsed p = parse_build(b, 0);
     file_name_suggest(p.g, &name);
     buf_char(&name, '\0');
     CU_ASSERT_STRING_EQUAL((const char *)name.data, want);
-    CU_ASSERT_TRUE(file_name_parse((const char *)name.data, &f));
+    CU_ASSERT_TRUE(file_name_parse((const char *)name.data, part));
 }
 
 TEST("a name is suggested from the keys")
