@@ -130,14 +130,29 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 /*
  * ---- values ----
  *
- * Tensors are scanned one after another, each on all processors, in pieces of chunks that fit the
- * first-level cache. A quick pass checks that all values of a chunk are finite; only chunks that fail
- * are counted value by value.
+ * Tensors are scanned one after another, each on all processors, in chunks. A quick pass checks that
+ * all values of a chunk are finite; only chunks that fail are counted value by value.
  */
 
 /* Numbers of elements: multiples of every block length (QUANT_MAX_BLOCK_LEN). */
-enum { CHUNK = 6144, PIECE = 48 * CHUNK };
+enum { CHUNK = 4 * 6144, PIECE = 12 * CHUNK };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
+
+/* A thread's memory: the bytes and the values of a chunk. */
+struct scan_room {
+    uint8_t bytes[8 * CHUNK];
+    float values[CHUNK];
+};
+
+/* A tensor being scanned. */
+struct scan {
+    const struct gguf_tensor *t;
+    const struct quant_type *type;
+    bool big;
+    const struct source *src;
+    struct scan_result *found; /* protected by units_lock() */
+    struct scan_watch *watch;
+};
 
 /* True if all bits of the exponent are set: infinite or NaN. */
 static bool bad_single(uint32_t u)
@@ -170,68 +185,34 @@ static bool bad_scale(const struct quant_type *t, const uint8_t *block, bool big
     }
 }
 
-struct scan_piece {
-    const struct quant_type *type;
-    bool big;
-    const uint8_t *data;
-    uint64_t first; /* index of the first element, a multiple of the block's length */
-    uint64_t n;     /* number of elements */
-    float *room;    /* room for CHUNK floats */
-    struct scan_result found;
-};
-
 static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
 {
     r->first = min_u64(r->first, element);
     ++*counter;
 }
 
-/* True for a float64 that only float32 cannot reach. */
-static bool is_large(const struct scan_piece *p, uint64_t element)
+/* Count what is bad in n elements, the first of which has index `at`. A bad scale may leave all values
+ * finite, and a float64 may be one that only float32 cannot reach. */
+static void scan_chunk(const struct scan *w, struct scan_room *m, uint64_t at, size_t n,
+                       struct scan_result *f)
 {
-    return p->type->id == F64_ID && (get_u64(p->data + 8 * element, p->big) >> 52 & 0x7ff) != 0x7ff;
-}
-
-static void count_floats(struct scan_piece *p, uint64_t first, const uint8_t *floats, size_t n)
-{
+    const struct quant_type *t = w->type;
+    const bool as_is = t->id == F32_ID && !w->big;
+    const uint8_t *floats = as_is ? m->bytes : (const uint8_t *)m->values;
+    if (!as_is)
+        quant_read(&quant_f32, t, w->big, m->bytes, 0, 4 * n, m->values);
+    for (size_t i = 0; t->scale && i < n; i += t->block_len)
+        if (bad_scale(t, m->bytes + i / t->block_len * t->block_bytes, w->big))
+            count_at(f, at + i, &f->scales);
+    if (quant_all_finite(floats, n))
+        return;
     for (size_t i = 0; i < n; i++) {
-        uint32_t u = get_u32(floats + 4 * i, false);
-        if (bad_single(u) && !is_large(p, first + i))
-            count_at(&p->found, first + i, u & 0x007fffff ? &p->found.nan : &p->found.inf);
+        const uint32_t u = get_u32(floats + 4 * i, false);
+        const bool large =
+            t->id == F64_ID && (get_u64(m->bytes + 8 * i, w->big) >> 52 & 0x7ff) != 0x7ff;
+        if (bad_single(u) && !large)
+            count_at(f, at + i, u & 0x007fffff ? &f->nan : &f->inf);
     }
-}
-
-/* A bad scale may leave all values finite. */
-static void count_scales(struct scan_piece *p, uint64_t first, size_t n)
-{
-    const struct quant_type *t = p->type;
-    const uint8_t *block = p->data + first / t->block_len * t->block_bytes;
-    for (size_t i = 0; t->scale && i < n; i += t->block_len, block += t->block_bytes)
-        if (bad_scale(t, block, p->big))
-            count_at(&p->found, first + i, &p->found.scales);
-}
-
-/* Runs under map_guard(). */
-static int scan_piece(void *arg)
-{
-    struct scan_piece *p = arg;
-    bool as_is = p->type->id == F32_ID && !p->big;
-    const uint64_t blocks = p->n / p->type->block_len;
-    const uint8_t *begin = p->data + p->first / p->type->block_len * p->type->block_bytes;
-    if (is_zero(begin, (size_t)(blocks * p->type->block_bytes))) {
-        p->found.zeros = p->n;
-        return 0;
-    }
-    for (uint64_t at = p->first, end = at + p->n; at < end; at += CHUNK) {
-        size_t n = (size_t)min_u64(CHUNK, end - at);
-        const uint8_t *floats = as_is ? p->data + 4 * at : (const uint8_t *)p->room;
-        if (!as_is)
-            quant_read(&quant_f32, p->type, p->big, p->data, 4 * at, 4 * n, p->room);
-        count_scales(p, at, n);
-        if (!quant_all_finite(floats, n))
-            count_floats(p, at, floats, n);
-    }
-    return 0;
 }
 
 /* True if the tensor can be scanned; otherwise records that it cannot. */
@@ -245,37 +226,31 @@ static bool scannable(const struct gguf *g, uint64_t size, const struct gguf_ten
            type->id != I32_ID && type->id != I64_ID;
 }
 
-/* A tensor being scanned. */
-struct scan {
-    const struct gguf_tensor *t;
-    bool big;
-    const struct map *map;
-    struct scan_result *found; /* protected by units_lock() */
-    struct scan_watch *watch;
-};
-
 static int scan_unit(void *arg, uint64_t unit, void *room)
 {
     const struct scan *w = arg;
-    struct scan_piece p = {.type = gguf_type(w->t),
-                           .big = w->big,
-                           .data = w->map->data + w->t->off,
-                           .first = unit * PIECE,
-                           .room = room,
-                           .found.first = UINT64_MAX};
-    p.n = min_u64(PIECE, w->t->n_elem - p.first);
-    int r = map_guard(scan_piece, &p);
-    if (r < 0)
-        return r;
+    struct scan_room *m = room;
+    struct scan_result f = {.first = UINT64_MAX}, *all = w->found;
+    const uint64_t end = min_u64((unit + 1) * PIECE, w->t->n_elem);
+    for (uint64_t at = unit * PIECE; at < end; at += CHUNK) {
+        const size_t n = (size_t)min_u64(CHUNK, end - at),
+                     bytes = n / w->type->block_len * w->type->block_bytes;
+        int r = w->src->read(w->src, w->t->off + at / w->type->block_len * w->type->block_bytes,
+                             m->bytes, bytes);
+        if (r < 0)
+            return r;
+        if (is_zero(m->bytes, bytes))
+            f.zeros += n;
+        else
+            scan_chunk(w, m, at, n, &f);
+    }
     /* Add the result; the pieces may finish in any order. */
-    const struct scan_result *f = &p.found;
-    struct scan_result *all = w->found;
     LOCKED(units_lock());
-    all->first = min_u64(all->first, f->first);
-    all->zeros += f->zeros;
-    all->nan += f->nan;
-    all->inf += f->inf;
-    all->scales += f->scales;
+    all->first = min_u64(all->first, f.first);
+    all->zeros += f.zeros;
+    all->nan += f.nan;
+    all->inf += f.inf;
+    all->scales += f.scales;
     return 0;
 }
 
@@ -286,30 +261,28 @@ static void tell_scanned(void *arg, uint64_t done, uint64_t all)
     w->watch->progress(w->watch->arg, w->watch->done + (uint64_t)part, w->watch->total);
 }
 
-int scan_run(const struct gguf *g, const struct map *map, struct scan_watch *watch,
+int scan_run(const struct gguf *g, const struct source *src, struct scan_watch *watch,
              struct scan_result *found)
 {
-    uint64_t end = 0;
     int r = 0;
-    struct scan w = {.big = g->fmt.big, .map = map, .watch = watch};
+    struct scan w = {.big = g->fmt.big, .src = src, .watch = watch};
     const struct units_watch units = {.progress = watch && watch->progress ? tell_scanned : NULL,
                                       .arg = &w};
     for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
         w.t = &g->tensor[i];
+        w.type = gguf_type(w.t);
         w.found = &found[i];
         w.found->first = UINT64_MAX;
         struct units u = {.n = (w.t->n_elem - 1) / PIECE + 1,
                           .unit = scan_unit,
                           .arg = &w,
-                          .room = CHUNK * sizeof(float)};
-        if (scannable(g, map->size, w.t, w.found)) {
+                          .room = sizeof(struct scan_room)};
+        if (scannable(g, src->size, w.t, w.found))
             r = units_run(&u, &units);
-            end = max_u64(end, w.t->off + w.t->nbytes);
-        }
         if (watch)
             watch->done += w.t->nbytes;
     }
-    return r < 0 ? r : map_check(map, end);
+    return r;
 }
 
 /* ---- the files of a model ---- */
@@ -530,31 +503,21 @@ static void tell_values(struct checking *j, const struct part *p, const struct s
 static int scan_part(struct checking *j, const struct part *p)
 {
     struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
-    struct map map;
-    int r = found ? map_open(&map, p->m.file.fd, p->m.src.size) : -ENOMEM;
-    if (r == 0) {
-        r = scan_run(p->g, &map, &j->watch, found);
-        map_close(&map);
-    }
+    const int r = found ? scan_run(p->g, &p->m.src, &j->watch, found) : -ENOMEM;
     if (r == 0)
         tell_values(j, p, found);
     free(found);
     return r;
 }
 
-static void scan_all(struct checking *j, const char *path)
+static void scan_all(struct checking *j)
 {
-    int r = map_guard_init();
-    if (r < 0) {
-        cannot(j, path, "handle SIGBUS", r);
-        return;
-    }
     quant_init();
     for (size_t i = 0; i < j->n; i++)
         for (uint32_t k = 0; j->part[i].g && k < j->part[i].g->n_tensors; k++)
             j->watch.total += j->part[i].g->tensor[k].nbytes;
     for (size_t i = 0; i < j->n; i++) {
-        r = j->part[i].g ? scan_part(j, &j->part[i]) : 0;
+        const int r = j->part[i].g ? scan_part(j, &j->part[i]) : 0;
         if (r < 0)
             cannot(j, j->part[i].m.path, "read", r);
     }
@@ -579,7 +542,7 @@ static void check_parts(struct checking *j, const char *path)
     if (j->part[0].m.stream)
         cannot(j, path, "check the values of a model in a pipe", -ESPIPE);
     else
-        scan_all(j, path);
+        scan_all(j);
 }
 
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,

@@ -18,7 +18,6 @@
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
-#include "base/map.h"
 #include "base/pool.h"
 #include "gguf/value.h"
 #include "model/facts.h"
@@ -116,11 +115,11 @@ struct scan_watch {
 };
 
 /*
- * Decode and check every value of a mapped file, on all processors. found: a zeroed result for each
- * tensor. watch: may be NULL. Needs map_guard_init() and, to be fast, quant_init(). Returns 0, -EIO (the file was
- * truncated, or the medium failed) or -ENOMEM.
+ * Decode and check every value of a file, on all processors. found: a zeroed result for each tensor.
+ * watch: may be NULL. To be fast, needs quant_init(). Returns 0, -EIO (the file was truncated, or the
+ * medium failed) or -ENOMEM.
  */
-int scan_run(const struct gguf *g, const struct map *map, struct scan_watch *watch,
+int scan_run(const struct gguf *g, const struct source *src, struct scan_watch *watch,
              struct scan_result *found);
 
 /* ---- for the rules: private to the check layer ---- */

@@ -66,15 +66,10 @@ enum { BLOCKS = 301, SPOILT = 217 };
 /* Return the findings in the first tensor; the second one must have none. */
 static struct scan_result scan_one(struct parsed *p)
 {
-    struct map m;
     struct scan_result found[2] = {{0}};
-    int fd = memfd_create("model", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL_FATAL(write(fd, p->image, p->size), (ssize_t)p->size);
-    CU_ASSERT_EQUAL_FATAL(map_open(&m, fd, p->size), 0);
-    CU_ASSERT_EQUAL(scan_run(p->g, &m, NULL, found), 0);
+    const struct source src = source_mem(p->image, p->size);
+    CU_ASSERT_EQUAL(scan_run(p->g, &src, NULL, found), 0);
     CU_ASSERT_FALSE(found[1].nan || found[1].inf || found[1].scales || found[1].unread);
-    map_close(&m);
-    (void)close(fd);
     return found[0];
 }
 
@@ -154,18 +149,16 @@ TEST("the first finding of several pieces is reported")
 
 TEST("data is truncated during a scan")
 {
-    struct map m;
+    struct source src;
     struct scan_result found[1] = {{0}};
     struct build b = build_of(3, false);
     build_tensor(&b, "t", F32_ID, (uint64_t[]){5000}, 1, NULL, 20000);
     CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     int fd = memfd_create("model", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(write(fd, p.image, p.size), (ssize_t)p.size);
-    CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
-    CU_ASSERT_EQUAL_FATAL(map_open(&m, fd, p.size), 0);
+    CU_ASSERT_EQUAL_FATAL(source_fd(fd, &src, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 100), 0);
-    CU_ASSERT_EQUAL(scan_run(p.g, &m, NULL, found), -EIO);
-    map_close(&m);
+    CU_ASSERT_EQUAL(scan_run(p.g, &src, NULL, found), -EIO);
     (void)close(fd);
 }
 
