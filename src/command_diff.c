@@ -69,12 +69,6 @@ static int take_options(struct diff_job *j, const struct command_args *a)
 
 /* ---- one pair of models ---- */
 
-static void print(void *arg, const struct buf *text)
-{
-    (void)arg;
-    command_print(text);
-}
-
 static int worse(int a, int b)
 {
     return a > b ? a : b;
@@ -85,6 +79,7 @@ static int worse(int a, int b)
 static int compare_models(struct diff_job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct side side[2] = {{0}};
     struct diff d = {.side = {&side[0], &side[1]}, .opt = &j->opt};
     struct err e = {0};
@@ -97,10 +92,14 @@ static int compare_models(struct diff_job *j, const char *const path[2], const c
         r = diff_compare(&d, &e);
     command_progress(NULL, 0, 0);
     int status = r < 0 ? command_failed(bad, e.msg, TROUBLE) : diff_is_same(&d) ? SAME : DIFFERENT;
-    if (r == 0 && (status == DIFFERENT || !quiet || j->json))
-        r = j->json ? diff_json(&d, j->all, print, NULL) : diff_text(&d, j->colours, print, NULL);
-    if (r < 0 && status != TROUBLE)
+    if (r == 0 && j->json)
+        diff_json(&d, j->all, &text);
+    else if (r == 0 && (status == DIFFERENT || !quiet))
+        diff_text(&d, j->colours, &text);
+    if (buf_error(&text))
         status = out_of_memory();
+    else
+        command_print(&text);
     side_free(&side[0]);
     side_free(&side[1]);
     diff_free(&d);

@@ -103,28 +103,11 @@ static int lines_split(const struct gguf_value *v, struct lines *ret)
 /* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, and
  * elements shown in full. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8 };
-/* Number of bytes of text collected before they are passed to the sink. */
-enum { PART = 1 << 16 };
-
 struct out {
     const struct diff *d;
     bool colours;
-    diff_sink *sink;
-    void *arg;
-    struct buf text;
-    int err;
+    struct buf *text;
 };
-
-static void print_flush(struct out *o, size_t least)
-{
-    if (o->text.len < least && !buf_error(&o->text))
-        return;
-    o->err = o->err ? o->err : buf_error(&o->text);
-    if (!o->err && o->text.len)
-        o->sink(o->arg, &o->text);
-    buf_free(&o->text);
-    o->text = BUF_INIT;
-}
 
 /* Return the first side on which the pair's item exists. */
 static size_t side_of(const struct pair *p)
@@ -156,14 +139,13 @@ static void begin_line(struct out *o, char first)
 {
     const char *colour = first == '-' ? "31" : first == '+' ? "32" : first == '~' ? "33" : "36";
     if (o->colours && first != ' ')
-        buf_printf(&o->text, "\033[%sm", colour);
-    buf_char(&o->text, first);
+        buf_printf(o->text, "\033[%sm", colour);
+    buf_char(o->text, first);
 }
 
 static void end_line(struct out *o)
 {
-    buf_str(&o->text, o->colours ? "\033[0m\n" : "\n");
-    print_flush(o, PART);
+    buf_str(o->text, o->colours ? "\033[0m\n" : "\n");
 }
 
 /* Add a value on one line, cut if it is long. */
@@ -195,10 +177,10 @@ static void add_text_line(struct out *o, char first, struct text line)
 {
     const bool ends = line.at[line.len - 1] == '\n';
     begin_line(o, first);
-    show_all(&o->text, line.at, line.len - ends);
+    show_all(o->text, line.at, line.len - ends);
     end_line(o);
     if (!ends) {
-        buf_str(&o->text, "\\ no newline at the end");
+        buf_str(o->text, "\\ no newline at the end");
         end_line(o);
     }
 }
@@ -212,7 +194,7 @@ static void add_stretch(struct out *o, const struct lines *a, const struct lines
     size_t end = last->a + last->n_a, after = a->n - end < AROUND ? a->n - end : AROUND;
     size_t of_b = last->b + last->n_b + after - (h->b - before);
     begin_line(o, '@');
-    buf_printf(&o->text, "@ -%zu,%zu +%zu,%zu @@", at + 1, end + after - at, h->b - before + 1,
+    buf_printf(o->text, "@ -%zu,%zu +%zu,%zu @@", at + 1, end + after - at, h->b - before + 1,
                of_b);
     end_line(o);
     for (size_t i = 0; i < n; i++) {
@@ -243,7 +225,7 @@ static void add_line_diff(struct out *o, const struct gguf_value *x, const struc
             n++;
         add_stretch(o, &a, &b, &h.of[i], n);
     }
-    o->err = o->err ? o->err : r;
+    o->text->err = o->text->err ? o->text->err : r;
     free(h.of);
     free(a.of);
     free(a.hash);
@@ -271,16 +253,16 @@ static void add_array_diff(struct out *o, const struct gguf_value *a, const stru
         differ += in_a && in_b;
     }
     if (differ)
-        buf_printf(&o->text, "%" PRIu64 " of %" PRIu64 " differ, ", differ, a->count);
+        buf_printf(o->text, "%" PRIu64 " of %" PRIu64 " differ, ", differ, a->count);
     if (a->count != b->count)
-        buf_printf(&o->text, "%" PRIu64 " %s, ",
+        buf_printf(o->text, "%" PRIu64 " %s, ",
                    max_u64(a->count, b->count) - min_u64(a->count, b->count),
                    a->count < b->count ? "more" : "fewer");
-    buf_printf(&o->text, "first at %" PRIu64 ":", at);
+    buf_printf(o->text, "first at %" PRIu64 ":", at);
     for (size_t n = 0; n < 2; n++)
         if (has[n]) {
-            buf_char(&o->text, ' ');
-            add_short_value(&o->text, &first[n]);
+            buf_char(o->text, ' ');
+            add_short_value(o->text, &first[n]);
         }
 }
 
@@ -296,14 +278,14 @@ static void add_change(struct out *o, const struct gguf_value *a, const struct g
         add_line_diff(o, a, b);
         return;
     }
-    buf_char(&o->text, ' ');
+    buf_char(o->text, ' ');
     if (arrays) {
         add_array_diff(o, a, b);
     } else {
-        buf_printf(&o->text, "%s%s", retyped ? type[0] : "", retyped ? " " : "");
-        add_short_value(&o->text, a);
-        buf_printf(&o->text, " -> %s%s", retyped ? type[1] : "", retyped ? " " : "");
-        add_short_value(&o->text, b);
+        buf_printf(o->text, "%s%s", retyped ? type[0] : "", retyped ? " " : "");
+        add_short_value(o->text, a);
+        buf_printf(o->text, " -> %s%s", retyped ? type[1] : "", retyped ? " " : "");
+        add_short_value(o->text, b);
     }
     end_line(o);
 }
@@ -321,8 +303,8 @@ static void add_moved(struct out *o, const char *what, bool keys, const struct p
         return;
     const struct text name = pair_title(o->d, keys, &p->of[first]);
     begin_line(o, sign[DIFF_MOVED]);
-    buf_printf(&o->text, " %s in another order: %zu, the first is ", what, n);
-    show_all(&o->text, name.at, name.len);
+    buf_printf(o->text, " %s in another order: %zu, the first is ", what, n);
+    show_all(o->text, name.at, name.len);
     end_line(o);
 }
 
@@ -337,20 +319,20 @@ static void print_key(struct out *o, const struct pair *p)
     struct gguf_value x = pair_value(o->d, p, side_of(p)), y;
     char type[GGUF_TYPE_NAME_MAX];
     begin_line(o, sign[p->status]);
-    buf_char(&o->text, ' ');
-    show_all(&o->text, key.at, key.len);
+    buf_char(o->text, ' ');
+    show_all(o->text, key.at, key.len);
     if (p->status == DIFF_CHANGED) {
         y = pair_value(o->d, p, 1);
-        buf_char(&o->text, ':');
+        buf_char(o->text, ':');
         add_change(o, &x, &y);
         return;
     }
-    buf_printf(&o->text, " (%s): ", gguf_type_name(&x, type));
-    add_short_value(&o->text, &x);
+    buf_printf(o->text, " (%s): ", gguf_type_name(&x, type));
+    add_short_value(o->text, &x);
     end_line(o);
 }
 
-static void add_counts(struct out *o, const char *what, const struct pairs *p)
+static void add_counts(struct buf *out, const char *what, const struct pairs *p)
 {
     static const struct {
         enum diff_status status;
@@ -363,14 +345,13 @@ static void add_counts(struct out *o, const char *what, const struct pairs *p)
     size_t count[DIFF_STATUSES];
     const char *between = " ";
     pairs_count(p, count);
-    buf_printf(&o->text, "%s:", what);
+    buf_printf(out, "%s:", what);
     for (size_t i = 0; i < COUNT(of); i++)
         if (count[of[i].status] || of[i].status == DIFF_SAME) {
-            buf_printf(&o->text, "%s%zu %s", between, count[of[i].status], of[i].text);
+            buf_printf(out, "%s%zu %s", between, count[of[i].status], of[i].text);
             between = ", ";
         }
-    buf_char(&o->text, '\n');
-    print_flush(o, PART);
+    buf_char(out, '\n');
 }
 
 /* ---- tensors as text ---- */
@@ -471,9 +452,8 @@ static void add_totals(struct out *o)
                 sum.squares += d->of[k].sum.squares;
                 sum.squares_a += d->of[k].sum.squares_a;
             }
-        add_types(&o->text, pair_tensor(d, p, 0), pair_tensor(d, p, 1));
-        buf_printf(&o->text, ": %zu tensor%s, error %.3g\n", n, n == 1 ? "" : "s",
-                   diff_error(&sum));
+        add_types(o->text, pair_tensor(d, p, 0), pair_tensor(d, p, 1));
+        buf_printf(o->text, ": %zu tensor%s, error %.3g\n", n, n == 1 ? "" : "s", diff_error(&sum));
     }
 }
 
@@ -489,37 +469,35 @@ static void add_tensors(struct out *o)
         if (is_printed(&o->d->tensors.of[i]))
             print_tensor(&lines, o->d, i);
     buf_table(&lines, "llrrl", NAME_MOST + 2, &table);
-    o->err = o->err ? o->err : buf_error(&table);
+    o->text->err = o->text->err ? o->text->err : buf_error(&table);
     const char *p = buf_text(&table), *end = buf_error(&table) ? p : buf_text_end(&table);
     for (const char *stop; p < end; p = stop + 1) {
         stop = memchr(p, '\n', (size_t)(end - p));
         begin_line(o, *p);
-        buf_add(&o->text, p + 1, (size_t)(stop - p - 1));
+        buf_add(o->text, p + 1, (size_t)(stop - p - 1));
         end_line(o);
     }
     add_moved(o, "tensors", false, &o->d->tensors);
     add_totals(o);
-    add_counts(o, "tensors", &o->d->tensors);
+    add_counts(o->text, "tensors", &o->d->tensors);
 }
 
-int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
+void diff_text(const struct diff *d, bool colours, struct buf *text)
 {
-    struct out o = {.d = d, .colours = colours, .sink = sink, .arg = arg, .text = BUF_INIT};
-    buf_str(&o.text, "--- ");
-    show_all(&o.text, d->side[0]->label, strlen(d->side[0]->label));
-    buf_str(&o.text, "\n+++ ");
-    show_all(&o.text, d->side[1]->label, strlen(d->side[1]->label));
-    buf_char(&o.text, '\n');
+    struct out o = {.d = d, .colours = colours, .text = text};
+    buf_str(text, "--- ");
+    show_all(text, d->side[0]->label, strlen(d->side[0]->label));
+    buf_str(text, "\n+++ ");
+    show_all(text, d->side[1]->label, strlen(d->side[1]->label));
+    buf_char(text, '\n');
     for (size_t i = 0; i < d->keys.n; i++)
         if (is_printed(&d->keys.of[i]))
             print_key(&o, &d->keys.of[i]);
     add_moved(&o, "keys", true, &d->keys);
     if (d->opt->keys)
-        add_counts(&o, "keys", &d->keys);
+        add_counts(text, "keys", &d->keys);
     if (d->opt->tensors)
         add_tensors(&o);
-    print_flush(&o, 0);
-    return o.err;
 }
 
 /* ---- JSON ---- */
@@ -537,21 +515,20 @@ static void begin_entry(struct json *j, struct text name, enum diff_status s)
     json_text(j, "status", status[s]);
 }
 
-static void json_key(struct out *o, struct json *j, const struct pair *p)
+static void json_key(const struct diff *d, struct json *j, const struct pair *p)
 {
     struct gguf_value v[2];
     char type[GGUF_TYPE_NAME_MAX];
-    begin_entry(j, pair_title(o->d, true, p), p->status);
+    begin_entry(j, pair_title(d, true, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
-            v[k] = pair_value(o->d, p, k);
+            v[k] = pair_value(d, p, k);
             json_text(j, k ? "type_b" : "type_a", gguf_type_name(&v[k], type));
         }
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE)
             json_value(json_item(j, k ? "value_b" : "value_a"), &v[k]);
     json_end(j);
-    print_flush(o, PART);
 }
 
 static void json_number(struct json *j, const char *name, double x)
@@ -567,7 +544,7 @@ static void json_count(struct json *j, const char *name, uint64_t n)
     buf_printf(json_item(j, name), "%" PRIu64, n);
 }
 
-static void json_numbers(struct out *o, struct json *j, const struct tensor_diff *d,
+static void json_numbers(const struct diff *of, struct json *j, const struct tensor_diff *d,
                          const struct gguf_tensor *t)
 {
     json_number(j, "error", diff_error(&d->sum));
@@ -575,7 +552,7 @@ static void json_numbers(struct out *o, struct json *j, const struct tensor_diff
     json_number(j, "max", d->sum.max);
     json_begin(j, "max_at", "[");
     if (d->sum.max > 0)
-        fact_index(o->d->side[0]->g, t, d->max_at, ", ", j->out);
+        fact_index(of->side[0]->g, t, d->max_at, ", ", j->out);
     json_end(j);
     json_count(j, "values", d->sum.differ + d->apart);
     json_count(j, "nan_a", d->nan[0]);
@@ -584,33 +561,31 @@ static void json_numbers(struct out *o, struct json *j, const struct tensor_diff
     json_count(j, "inf_b", d->inf[1]);
 }
 
-static void json_tensor(struct out *o, struct json *j, size_t i)
+static void json_tensor(const struct diff *d, struct json *j, size_t i)
 {
-    const struct pair *p = &o->d->tensors.of[i];
-    const struct tensor_diff *d = &o->d->of[i];
-    begin_entry(j, pair_title(o->d, false, p), p->status);
+    const struct pair *p = &d->tensors.of[i];
+    const struct tensor_diff *f = &d->of[i];
+    begin_entry(j, pair_title(d, false, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
             buf_char(json_item(j, k ? "type_b" : "type_a"), '"');
-            fact_type_name(pair_tensor(o->d, p, k), j->out);
+            fact_type_name(pair_tensor(d, p, k), j->out);
             buf_char(j->out, '"');
         }
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
             json_begin(j, k ? "shape_b" : "shape_a", "[");
-            fact_shape(o->d->side[k]->g, pair_tensor(o->d, p, k), ", ", j->out);
+            fact_shape(d->side[k]->g, pair_tensor(d, p, k), ", ", j->out);
             json_end(j);
         }
-    if (d->measured)
-        json_numbers(o, j, d, pair_tensor(o->d, p, 0));
+    if (f->measured)
+        json_numbers(d, j, f, pair_tensor(d, p, 0));
     json_end(j);
-    print_flush(o, PART);
 }
 
-int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
+void diff_json(const struct diff *d, bool all, struct buf *text)
 {
-    struct out o = {.d = d, .sink = sink, .arg = arg, .text = BUF_INIT};
-    struct json j = {.out = &o.text};
+    struct json j = {.out = text};
     json_begin(&j, NULL, "{");
     json_text(&j, "a", d->side[0]->label);
     json_text(&j, "b", d->side[1]->label);
@@ -618,14 +593,12 @@ int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
     json_begin(&j, "keys", "[\n");
     for (size_t i = 0; i < d->keys.n; i++)
         if (all || d->keys.of[i].status != DIFF_SAME)
-            json_key(&o, &j, &d->keys.of[i]);
+            json_key(d, &j, &d->keys.of[i]);
     json_end(&j);
     json_begin(&j, "tensors", "[\n");
     for (size_t i = 0; i < d->tensors.n; i++)
         if (all || d->tensors.of[i].status != DIFF_SAME)
-            json_tensor(&o, &j, i);
+            json_tensor(d, &j, i);
     json_end(&j);
     json_end(&j);
-    print_flush(&o, 0);
-    return o.err;
 }

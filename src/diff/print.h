@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Prints the differences between two models, as text for a terminal and as JSON. Names and values
- * are made safe to print.
- *
- * The sink receives the text in parts, so the whole text is never in memory. Any thread may print.
+ * are made safe to print. Any thread may print.
  */
 #ifndef DIFF_PRINT_H
 #define DIFF_PRINT_H
@@ -11,13 +9,10 @@
 #include "base/buf.h"
 #include "diff/compare.h"
 
-typedef void diff_sink(void *arg, const struct buf *text);
-
-/* Print text. Returns 0 or -ENOMEM. */
-int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg);
-/* Print one JSON object, without a final newline. all: include equal items. Returns 0 or
- * -ENOMEM. */
-int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
+/* Append text for a terminal. */
+void diff_text(const struct diff *d, bool colours, struct buf *text);
+/* Append one JSON object, without a final newline. all: include equal items. */
+void diff_json(const struct diff *d, bool all, struct buf *text);
 
 /* ---- sequences of hashes ---- */
 
