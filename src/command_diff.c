@@ -19,6 +19,8 @@ struct diff_job {
     const char *operand[2];
     struct diff_options opt; /* owns `ignore` */
     bool json, all, colours;
+    struct buf text; /* owned: what to print next */
+    struct json out; /* with `json` */
 };
 
 static int out_of_memory(void)
@@ -74,12 +76,21 @@ static int worse(int a, int b)
     return a > b ? a : b;
 }
 
+/* Print the text. Returns `status`. */
+static int print_diff(struct diff_job *j, int status)
+{
+    if (buf_error(&j->text))
+        return out_of_memory();
+    command_print(&j->text);
+    j->text.len = 0;
+    return status;
+}
+
 /* Compare two models. When directories are compared, equal models are printed only with --json. An
  * error names the model that cannot be opened. */
 static int compare_models(struct diff_job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct side side[2] = {{0}};
     struct diff d = {.side = {&side[0], &side[1]}, .opt = &j->opt};
     struct err e = {0};
@@ -93,13 +104,10 @@ static int compare_models(struct diff_job *j, const char *const path[2], const c
     command_progress(NULL, 0, 0);
     int status = r < 0 ? command_failed(bad, e.msg, TROUBLE) : diff_is_same(&d) ? SAME : DIFFERENT;
     if (r == 0 && j->json)
-        diff_json(&d, j->all, &text);
+        diff_json(&d, j->all, &j->out);
     else if (r == 0 && (status == DIFFERENT || !quiet))
-        diff_text(&d, j->colours, &text);
-    if (buf_error(&text))
-        status = out_of_memory();
-    else
-        command_print(&text);
+        diff_text(&d, j->colours, &j->text);
+    status = print_diff(j, status);
     side_free(&side[0]);
     side_free(&side[1]);
     diff_free(&d);
@@ -122,60 +130,39 @@ static int list_models(struct models *l, const char *operand)
     return r;
 }
 
-struct folders {
-    struct diff_job *job;
-    const struct models *list; /* of A and of B */
-    struct buf text;           /* with --json: the text to print next */
-    struct json json;
-    int status;
-};
-
-static void print_json(struct folders *f)
-{
-    if (!buf_error(&f->text))
-        command_print(&f->text);
-    f->text.len = 0;
-}
-
-/* Add the name of a model that only one side has. */
-static void add_only(struct folders *f, size_t k, const char *name)
+/* Tell the name of a model that only one side has. */
+static int show_only(struct diff_job *j, size_t k, const char *name)
 {
     char shown[SHOW_MAX];
-    f->status = worse(f->status, DIFFERENT);
-    if (!f->job->json) {
+    if (!j->json) {
         (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, name, strlen(name)));
-        return;
+        return DIFFERENT;
     }
-    json_begin(&f->json, NULL, "{");
-    json_text(&f->json, "name", name);
-    json_text(&f->json, "status", k ? "only_b" : "only_a");
-    json_end(&f->json);
+    json_begin(&j->out, NULL, "{");
+    json_text(&j->out, "name", name);
+    json_text(&j->out, "status", k ? "only_b" : "only_a");
+    json_end(&j->out);
+    return DIFFERENT;
 }
 
-static void add_models(struct folders *f, const struct model_path *a, const struct model_path *b)
+static int compare_found(struct diff_job *j, const struct model_path *a, const struct model_path *b)
 {
     const char *const path[2] = {a->path, b->path}, *const label[2] = {model_label(a),
                                                                        model_label(b)};
     const struct model_path *bad = a->error ? a : b->error ? b : NULL;
-    if (bad) {
-        f->status = worse(f->status, command_failed(model_label(bad), bad->why, TROUBLE));
-        return;
-    }
-    if (f->job->json) {
-        (void)json_item(&f->json, NULL);
-        print_json(f);
-    }
-    f->status = worse(f->status, compare_models(f->job, path, label, true));
+    return bad ? command_failed(model_label(bad), bad->why, TROUBLE)
+               : compare_models(j, path, label, true);
 }
 
 /* Get the next name in either list, and from each list the model with that name, or NULL. Returns
  * false if no names are left. */
-static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
+static bool next_pair(const struct diff_job *j, const struct models list[2], size_t at[2],
+                      const struct model_path *ret[2])
 {
     const char *name[2];
     for (size_t k = 0; k < 2; k++) {
-        ret[k] = at[k] < f->list[k].n ? &f->list[k].model[at[k]] : NULL;
-        name[k] = ret[k] ? command_label(ret[k], f->job->operand[k]) : NULL;
+        ret[k] = at[k] < list[k].n ? &list[k].model[at[k]] : NULL;
+        name[k] = ret[k] ? command_label(ret[k], j->operand[k]) : NULL;
     }
     const int order = ret[0] && ret[1] ? strcmp(name[0], name[1]) : 0;
     if (order != 0)
@@ -189,27 +176,25 @@ static bool next_pair(const struct folders *f, size_t at[2], const struct model_
  * "keys" and "tensors". */
 static int compare_folders(struct diff_job *j, const struct models list[2])
 {
-    struct folders f = {.job = j, .list = list, .text = BUF_INIT};
     const struct model_path *m[2];
-    f.json.out = &f.text;
-    json_begin(&f.json, NULL, "{");
-    json_text(&f.json, "a", j->operand[0]);
-    json_text(&f.json, "b", j->operand[1]);
-    json_begin(&f.json, "models", "[\n");
-    for (size_t at[2] = {0, 0}; next_pair(&f, at, m);)
-        if (m[0] && m[1])
-            add_models(&f, m[0], m[1]);
-        else
-            add_only(&f, !m[0], command_label(m[!m[0]], j->operand[!m[0]]));
-    json_end(&f.json);
-    buf_str(json_item(&f.json, "same"), f.status == SAME ? "true" : "false");
-    json_end(&f.json);
-    buf_char(&f.text, '\n');
-    if (j->json)
-        print_json(&f);
-    const int r = buf_error(&f.text);
-    buf_free(&f.text);
-    return r < 0 ? out_of_memory() : f.status;
+    int status = SAME;
+    if (j->json) {
+        json_begin(&j->out, NULL, "{");
+        json_text(&j->out, "a", j->operand[0]);
+        json_text(&j->out, "b", j->operand[1]);
+        json_begin(&j->out, "models", "[\n");
+    }
+    for (size_t at[2] = {0, 0}; next_pair(j, list, at, m);)
+        status = worse(
+            status, m[0] && m[1] ? compare_found(j, m[0], m[1])
+                                 : show_only(j, !m[0], command_label(m[!m[0]], j->operand[!m[0]])));
+    if (j->json) {
+        json_end(&j->out);
+        buf_str(json_item(&j->out, "same"), status == SAME ? "true" : "false");
+        json_end(&j->out);
+        buf_char(&j->text, '\n');
+    }
+    return print_diff(j, status);
 }
 
 /* ---- the command ---- */
@@ -248,6 +233,7 @@ int command_diff(const struct command_args *a)
                          .opt = {.keys = true, .tensors = true, .tolerance = -1},
                          .colours = isatty(STDOUT_FILENO) && !(none && *none) && term &&
                                     strcmp(term, "dumb") != 0};
+    j.out.out = &j.text;
     j.opt.ignore = calloc(a->n_options + 1, sizeof(*j.opt.ignore));
     if (!j.opt.ignore)
         return out_of_memory();
@@ -259,5 +245,6 @@ int command_diff(const struct command_args *a)
         r = compare_operands(&j);
     }
     free((void *)j.opt.ignore);
+    buf_free(&j.text);
     return r;
 }

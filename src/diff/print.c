@@ -583,22 +583,21 @@ static void json_tensor(const struct diff *d, struct json *j, size_t i)
     json_end(j);
 }
 
-void diff_json(const struct diff *d, bool all, struct buf *text)
+void diff_json(const struct diff *d, bool all, struct json *j)
 {
-    struct json j = {.out = text};
-    json_begin(&j, NULL, "{");
-    json_text(&j, "a", d->side[0]->label);
-    json_text(&j, "b", d->side[1]->label);
-    buf_str(json_item(&j, "same"), diff_is_same(d) ? "true" : "false");
-    json_begin(&j, "keys", "[\n");
+    json_begin(j, NULL, "{");
+    json_text(j, "a", d->side[0]->label);
+    json_text(j, "b", d->side[1]->label);
+    buf_str(json_item(j, "same"), diff_is_same(d) ? "true" : "false");
+    json_begin(j, "keys", "[\n");
     for (size_t i = 0; i < d->keys.n; i++)
         if (all || d->keys.of[i].status != DIFF_SAME)
-            json_key(d, &j, &d->keys.of[i]);
-    json_end(&j);
-    json_begin(&j, "tensors", "[\n");
+            json_key(d, j, &d->keys.of[i]);
+    json_end(j);
+    json_begin(j, "tensors", "[\n");
     for (size_t i = 0; i < d->tensors.n; i++)
         if (all || d->tensors.of[i].status != DIFF_SAME)
-            json_tensor(d, &j, i);
-    json_end(&j);
-    json_end(&j);
+            json_tensor(d, j, i);
+    json_end(j);
+    json_end(j);
 }

@@ -8,11 +8,12 @@
 
 #include "base/buf.h"
 #include "diff/compare.h"
+#include "text/json.h"
 
 /* Append text for a terminal. */
 void diff_text(const struct diff *d, bool colours, struct buf *text);
-/* Append one JSON object, without a final newline. all: include equal items. */
-void diff_json(const struct diff *d, bool all, struct buf *text);
+/* Add a JSON object. all: include equal items. */
+void diff_json(const struct diff *d, bool all, struct json *j);
 
 /* ---- sequences of hashes ---- */
 
