@@ -44,7 +44,6 @@ struct fact {
     void (*json)(const struct summary *s, const char *member, struct json *j);
     /* What must be there, so that no wrong fact is shown: all keys, or all tensors too. */
     enum { ANY, KEYS, ALL } needs;
-    bool dash; /* without a value, the line shows "-" */
     bool bare; /* the text is already JSON */
 };
 
@@ -520,8 +519,6 @@ static void reserve_text(const struct summary *s, struct buf *out)
     uint64_t bytes;
     if (reserve_size(s, &bytes))
         summary_size(out, bytes);
-    else
-        buf_str(out, "none");
 }
 
 /* ---- types ---- */
@@ -593,8 +590,8 @@ static void byte_order(const struct summary *s, struct buf *out)
 
 // clang-format off
 static const struct fact facts[] = {
-    {"name", "name", .key = "general.name", .dash = true},
-    {"architecture", "architecture", .key = "general.architecture", .dash = true},
+    {"name", "name", .key = "general.name"},
+    {"architecture", "architecture", .key = "general.architecture"},
     {"type", "type", .text = kind_text},
     {"parameters", "parameters", .text = parameters_text, .number = parameters, .needs = ALL},
     {"size", "size", .text = whole_size_text, FIELD(file_size)},
@@ -680,8 +677,6 @@ void summary_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%-*s", SUMMARY_LABEL, label);
         size_t behind = out->len;
         fact_text_of(s, &facts[i], out);
-        if (out->len == behind && facts[i].dash)
-            buf_char(out, '-');
         if (out->len == behind)
             out->len = before; /* the model has no such facts */
         else

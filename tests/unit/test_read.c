@@ -256,15 +256,14 @@ TEST("info is safe for a terminal")
     build_str(&b, "general.name", "evil\x1b[31m");
     build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
-    info_is(
-        &m,
-        "name:            evil\\x1b[31m\narchitecture:    -\ntype:            model\nparameters:   "
-        "   3\n"
-        "size:            160 bytes\n"
-        "bits per weight: 32.00\ntypes:           F32  1 tensor  12 bytes  100.0%\n"
-        "chat template:   no\n",
-        "format:          GGUF version 2, little-endian\nkeys:            1\n"
-        "tensors:         1\nalignment:       32\ndata offset:     128\nreserve:         none\n");
+    info_is(&m,
+            "name:            evil\\x1b[31m\ntype:            model\nparameters:   "
+            "   3\n"
+            "size:            160 bytes\n"
+            "bits per weight: 32.00\ntypes:           F32  1 tensor  12 bytes  100.0%\n"
+            "chat template:   no\n",
+            "format:          GGUF version 2, little-endian\nkeys:            1\n"
+            "tensors:         1\nalignment:       32\ndata offset:     128\n");
 }
 
 TEST("info describes the model")
