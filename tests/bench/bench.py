@@ -30,9 +30,10 @@ import unittest
 
 import disks
 import editlib
-import ggufmodel
+import ggufmodel as gguf
 import llama
 import mountlib
+import samples
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
@@ -161,7 +162,25 @@ def made(run, name, script, *options):
 def types(run, mib=None):
     """Return the model with a tensor of each type, of as many MiB as float32."""
     mib = mib or run.mib
-    return made(run, f'types-{mib}.gguf', 'tests/bench/make-types', '--mib', str(mib))
+    path = os.path.join(run.work, f'types-{mib}.gguf')
+    if os.path.exists(path):
+        return path
+    dims = (8192, (mib << 20) // 4 // 8192)
+    tensors = [gguf.Tensor(name.encode(), type_id, dims) for type_id, (name, _, _) in sorted(gguf.GEOMETRY.items())]
+    sizes = [gguf.nbytes(tensor.type_id, dims) for tensor in tensors]
+    offsets, _ = gguf.place(sizes, range(len(sizes)), 4096, 0)
+    head = gguf.header([*samples.ARCH, (b'general.alignment', gguf.Value('u32', 4096))], tensors, offsets)
+    base = len(head) + gguf.pad(len(head), 4096)
+    with open(path + '.new', 'wb') as out:
+        out.write(head)
+        for tensor, offset, size in zip(tensors, offsets, sizes):
+            pool = samples.blocks(tensor.type_id, 1024)  # again and again
+            out.seek(base + offset)
+            for at in range(0, size, len(pool)):
+                out.write(pool[:size - at])
+        out.truncate(base + offsets[-1] + sizes[-1] + gguf.pad(sizes[-1], 4096))
+    os.rename(path + '.new', path)
+    return path
 
 
 def native(run):
@@ -393,7 +412,7 @@ def main():
     parser.add_argument('--rounds', type=int, default=15)
     parser.add_argument('--work', default=os.path.join(os.getcwd(), 'bench-work'))
     parser.add_argument('--mib', type=int, default=64, help='of each tensor, as float32')
-    parser.add_argument('--types', nargs='*', default=[name for _, (name, _, _) in sorted(ggufmodel.GEOMETRY.items())])
+    parser.add_argument('--types', nargs='*', default=[name for _, (name, _, _) in sorted(gguf.GEOMETRY.items())])
     run = parser.parse_args()
     if unknown := [what for what in run.what if what not in BENCHES]:
         parser.error(f'{unknown[0]}: not one of {", ".join(BENCHES)}')

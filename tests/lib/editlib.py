@@ -13,29 +13,22 @@ import struct
 import threading
 import time
 import unittest
+from typing import NamedTuple
 
 import ggufmodel as gguf
 import mountlib
 
 RESERVE = b'ggufs.reserve'
-
-
 GATE = os.environ.get('GGUFS_GATE', '')
 
 
 # ---- the strict reader ----
 
-class Entry:
+class Entry(NamedTuple):
     """A key, its type word and the bytes of its value, as in the file."""
-
-    def __init__(self, key, type_id, raw):
-        self.key, self.type_id, self.raw = key, type_id, raw
-
-    def __eq__(self, other):
-        return (self.key, self.type_id, self.raw) == (other.key, other.type_id, other.raw)
-
-    def __repr__(self):
-        return f'{self.key!r}: {gguf.TYPE_NAMES[self.type_id]} {self.raw[:40].hex()}'
+    key: bytes
+    type_id: int
+    raw: bytes
 
 
 def entries(file):
@@ -48,6 +41,11 @@ def entries(file):
         source.value(gguf.TYPE_NAMES[type_id])
         found.append(Entry(key, type_id, file[begin:source.at]))
     return found, source.at
+
+
+def keys_of(file):
+    """Return the entries without ggufs' own key."""
+    return [entry for entry in entries(file)[0] if entry.key != RESERVE]
 
 
 def without_reserve(file):
@@ -103,41 +101,37 @@ def strict(file, unknown=()):
     return model
 
 
-def description(tensor):
-    return tensor.name, tensor.type_id, tensor.dims
-
-
 class Want:
-    """The expected content of a model file, without ggufs' own key."""
+    """The expected content of a model file, without ggufs' own key: entries `kv`; `tensors`, each (name, type,
+    dims, bytes)."""
 
     def __init__(self, file):
-        self.head, self.before = file[:8], gguf.read(file)
-        self.kv = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+        self.head, self.kv = file[:8], keys_of(file)
+        self.tensors = [tensor[:4] for tensor in gguf.read(file).tensors]
         self.writer = gguf.Writer(gguf.Reader(file).version, gguf.Reader(file).order == '>')
-        self.unknown = [len(t.data) for t in self.before.tensors if t.type_id not in gguf.GEOMETRY]
+        self.unknown = [len(data) for _, type_id, _, data in self.tensors if type_id not in gguf.GEOMETRY]
 
     def index(self, key):
         return [entry.key for entry in self.kv].index(key)
 
-    def set(self, key, value, after=None):
-        """Set a value of an existing key, or of a new key at the end or after `after`."""
+    def set(self, key, value):
+        """Set a value of an existing key, or of a new key at the end."""
         entry = Entry(key, gguf.TYPE_IDS[value.type], self.writer.value(value))
         if key in [old.key for old in self.kv]:
             self.kv[self.index(key)] = entry
         else:
-            self.kv.insert(len(self.kv) if after is None else self.index(after) + 1, entry)
+            self.kv.append(entry)
 
     def remove(self, *keys):
         for key in keys:
             del self.kv[self.index(key)]
 
     def rename(self, old, new):
-        self.kv[self.index(old)].key = new
+        self.kv[self.index(old)] = self.kv[self.index(old)]._replace(key=new)
 
     def check(self, file):
         assert file[:8] == self.head, 'version or byte order'
-        model = strict(file, self.unknown)
-        found = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+        model, found = strict(file, self.unknown), keys_of(file)
         assert [entry.key for entry in found] == [entry.key for entry in self.kv], \
             [entry.key for entry in found]
         for entry, wanted in zip(found, self.kv):
@@ -146,10 +140,9 @@ class Want:
         return model
 
     def check_tensors(self, model):
-        assert list(map(description, model.tensors)) == \
-            list(map(description, self.before.tensors))
-        for new, old in zip(model.tensors, self.before.tensors):
-            assert new.data == old.data, f'{new.name}: its bytes'
+        assert [tensor[:3] for tensor in model.tensors] == [row[:3] for row in self.tensors], model.tensors
+        for new, old in zip(model.tensors, self.tensors):
+            assert new.data == old[3], f'{new.name}: its bytes'
 
 
 # ---- edits ----

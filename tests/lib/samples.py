@@ -86,3 +86,32 @@ def odd():
             (b'odd.string', Value('string', b'\xff\xfe not UTF-8')),
             (b'odd.strings', array('string', [b'\xff', b'ok', b'\xed\xa0\x80'])),
             (b'odd.newlines', Value('string', b'\n\n\n')), (b'odd.nul', Value('string', b'a\0b'))]
+
+
+HALF = struct.pack('<e', 0.0125)
+FLOATS = {'F32': 'f', 'F16': 'e', 'F64': 'd'}
+# type -> what is set in each block, and where, so that its scales are small; of the others in the first two bytes
+SCALES = {
+    **{name: (HALF + HALF, 0) for name in ('Q4_1', 'Q5_1', 'Q8_1', 'Q4_K', 'Q5_K')},
+    'Q2_K': (HALF + HALF, 80), 'Q3_K': (HALF, 108), 'Q6_K': (HALF, 208), 'Q8_K': (struct.pack('<f', 0.0125), 0),
+    'TQ1_0': (HALF, 52), 'TQ2_0': (HALF, 64), 'MXFP4': (b'\x78', 0), 'NVFP4': (b'\x20\x24\x28\x2c', 0),
+}
+
+
+def blocks(type_id, count, seed=0):
+    """Return random blocks of a type, whose values are finite and differ."""
+    name, length, size = gguf.GEOMETRY[type_id]
+    rng = random.Random(f'{name} {seed}')
+    if name in FLOATS:
+        return struct.pack(f'<{count}{FLOATS[name]}', *(rng.gauss(0, 0.02) for _ in range(count)))
+    if name == 'BF16':
+        return b''.join(struct.pack('<f', rng.gauss(0, 0.02))[2:] for _ in range(count))
+    made = bytearray(rng.randbytes(count * size))
+    scale, at = SCALES.get(name, (HALF if length > 1 else b'', 0))
+    for i, byte in enumerate(b'' if name == 'IQ1_M' else scale):
+        made[at + i::size] = bytes([byte]) * count
+    for k in range(4 if name == 'IQ1_M' else 0):  # the scale's 16 bits are the high nibbles of four words
+        nibble = struct.unpack('<H', HALF)[0] >> 4 * k & 15
+        words = slice(49 + 2 * k, None, size)
+        made[words] = bytes(byte & 15 | nibble << 4 for byte in made[words])
+    return bytes(made)

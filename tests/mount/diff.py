@@ -53,33 +53,16 @@ class Figures(unittest.TestCase):
 
     SHAPE = (4, 3, 512)
 
-    def blocks(self, type_id, rng):
-        """Return the bytes of a tensor of any type: random, with finite scales."""
-        name, block_len, block_bytes = gguf.GEOMETRY[type_id]
-        count = math.prod(self.SHAPE) // block_len
-        if type_id in (F32, F16, BF16, F64):
-            kind = {F32: '<f4', F16: '<f2', F64: '<f8', BF16: '<f4'}[type_id]
-            values = rng.standard_normal(count).astype(kind)
-            return (values.view('<u4') >> 16).astype('<u2').tobytes() if type_id == BF16 else values.tobytes()
-        if type_id in (I8, I16, I32, I64):
-            return rng.integers(-100, 100, count).astype({I8: 'i1', I16: '<i2', I32: '<i4', I64: '<i8'}[type_id]).tobytes()
-        rows = rng.integers(0, 256, (count, block_bytes), dtype=np.uint8)
-        scale = np.frombuffer(np.float16(0.01).tobytes(), np.uint8)
-        for at in {'Q4_0': [0], 'Q8_0': [0], 'Q4_K': [0, 2], 'Q6_K': [208]}[name]:
-            rows[:, at:at + 2] = scale
-        return rows.tobytes()
-
     def values(self, at, tensor):
         return np.load(os.path.join(at, 'tensors', tensor.name.decode(), 'f32.npy')).astype('f8').ravel()
 
     def test_every_pair_of_types(self):
-        rng = np.random.default_rng(1)
         types = (F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K, I8, I16, I32, I64, F64)
         pairs = [(a, b) for a in types for b in types]
         sides = []
         for which in (0, 1):
-            dims = tuple(reversed(self.SHAPE))
-            sides.append([Tensor(b'%d.%d' % pair, pair[which], dims, self.blocks(pair[which], rng)) for pair in pairs])
+            made = {kind: samples.blocks(kind, math.prod(self.SHAPE) // gguf.GEOMETRY[kind][1], which) for kind in types}
+            sides.append([Tensor(b'%d.%d' % pair, pair[which], self.SHAPE[::-1], made[pair[which]]) for pair in pairs])
         names = [model(f'pairs-{i}.gguf', side) for i, side in enumerate(sides)]
         found = {row['name']: row for row in as_json(*names)['tensors']}
         with Mount(names[0], '-o', 'ro') as at_a, Mount(names[1], '-o', 'ro') as at_b:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Editing tensors (-o tensors=edit) as programs do it: names, attributes, tools that copy, mappings
-and the kernel's caches. What each operation does to the file: tensorverbs.py."""
+and the kernel's caches. What each operation does to the file: verbs.py."""
 import errno
 import io
 import mmap
@@ -87,7 +87,7 @@ class Names(Views):
         self.assertEqual((os.stat(moved).st_ino, os.stat(moved + '/raw').st_ino), ino)
         self.assertGreater(os.stat(moved).st_mtime_ns, time)
         self.assertEqual(os.stat(self.tensor('d.weight')).st_mtime_ns, other)
-        data = self.want[2][3]
+        data = self.want.tensors[2][3]
         self.assertEqual(os.pread(file, 100, 0), data)
         with open(os.open('raw', os.O_RDONLY, dir_fd=inside), 'rb') as found:
             self.assertEqual(found.read(), data)
@@ -103,7 +103,7 @@ class Names(Views):
         self.mount()
         raw = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR)
         whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
-        before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
+        before, bytes_of_a = mountlib.get(self.model), self.want.tensors[0][3]
         self.assertEqual(run('rm', '-r', self.tensor('a.weight'), self.tensor('c.weight')).err, '')
         self.assertEqual(run('find', self.tensor('d.weight'), '-delete').err, '')
         self.sync()
@@ -172,7 +172,7 @@ class Tools(Views):
         for name, command in commands:
             done = run(*command)
             self.assertEqual((done.returncode, done.err), (0, ''), name)
-            self.want.append((name.encode(), Q8_0, (64, 4), q8(4)))
+            self.want.tensors.append((name.encode(), Q8_0, (64, 4), q8(4)))
             self.sync()
         self.check()
 
@@ -215,11 +215,10 @@ class NumPy(Views):
             self.check()
         # Longer than what is encoded at a time, in one piece, and with a flush in between.
         want = np.arange(2 * 3 * 40000, dtype='<f4').reshape(2, 3, 40000)
-        whole = io.BytesIO()
-        np.save(whole, np.asfortranarray(want))
-        for first in (len(whole.getvalue()), 300000):
+        for order, first in ('F', 960128), ('F', 300000), ('C', 960128), ('C', 300000):
             want[0, 0, 0] += 1
-            whole.getbuffer()[128:] = want.tobytes('F')
+            whole = io.BytesIO()
+            np.save(whole, np.asarray(want, order=order))
             with open(self.tensor('f.weight', 'f32.npy'), 'wb', buffering=0) as f:
                 f.write(whole.getvalue()[:first])
                 if first == 300000:

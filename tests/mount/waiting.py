@@ -65,12 +65,6 @@ class Signals(unittest.TestCase):
         for _ in range(20):
             os.statvfs(self.at)
 
-    def interrupt(self, process):
-        """A signal is answered immediately, whatever is being copied."""
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(mountlib.LIMIT)
-        self.assertEqual(process.exitcode, errno.EINTR)
-
 
 @needs_gate
 class WhileCopying(Signals):
@@ -82,57 +76,41 @@ class WhileCopying(Signals):
         with self.gate.before('GATE'):
             self.at, self.process = self.mount.begin(self)
 
-    def done(self):
-        """Unmount, and check that the file is as expected."""
-        self.mount.__exit__(None, None, None)
-        self.want.check(mountlib.get(self.source))
-        self.assertEqual(editlib.leftovers(mountlib.folder), [])
-
-    def child(self, key, text):
-        """Start a process that writes; its exit status is the error of close(2)."""
-        return self.child_that(lambda: write(self.at, key, text))
-
-    def test_signal(self):
-        """A waiting program gets EINTR immediately, and the edit is still written."""
+    def ends(self, code, *signals, open_first=False):
+        """Write an edit, and send the writing program signals while it is copied: it ends with this status, and the edit
+        is written. open_first: the copy goes on before the program ends."""
         self.gate.shut()
-        process = self.child('general.name', 'after')
+        process = self.child_that(lambda: write(self.at, 'general.name', 'after'))
         self.gate.wait()
-        self.interrupt(process)
-        self.assertEqual(editlib.read(self.at, 'general.name').rstrip(), b'after')
-        self.gate.open()
-        sync(self.at)
+        for number in signals:
+            os.kill(process.pid, number)
+            if open_first:
+                self.told(process)
+        if open_first:
+            self.gate.open()
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, code)
+        if not open_first:
+            self.assertEqual(editlib.read(self.at, 'general.name').rstrip(), b'after')
+            self.gate.open()
+            sync(self.at)
         self.want.set(b'general.name', Value('string', b'after'))
         self.want.check(mountlib.get(self.source))
-        self.done()
+        self.mount.__exit__(None, None, None)
+        self.assertEqual(editlib.leftovers(mountlib.folder), [])
+
+    def test_signal(self):
+        """A waiting program gets EINTR immediately."""
+        self.ends(errno.EINTR, signal.SIGTERM)
+
+    def test_killed(self):
+        """A program that is killed while it waits ends immediately."""
+        self.ends(-signal.SIGKILL, signal.SIGKILL)
 
     def test_signals_that_pass(self):
         """SIGCHLD and similar signals end no wait; nor does a signal that stops or continues the
         program."""
-        self.gate.shut()
-        process = self.child('general.name', 'after')
-        self.gate.wait()
-        for number in (*PASSING, signal.SIGSTOP, signal.SIGCONT):
-            os.kill(process.pid, number)
-            self.told(process)
-        self.gate.open()
-        process.join(mountlib.LIMIT)
-        self.assertEqual(process.exitcode, 0)
-        self.want.set(b'general.name', Value('string', b'after'))
-        self.want.check(mountlib.get(self.source))
-        self.done()
-
-    def test_killed(self):
-        """A program that is killed while it waits ends immediately, and its edit is written."""
-        self.gate.shut()
-        process = self.child('general.name', 'after')
-        self.gate.wait()
-        process.kill()
-        process.join(mountlib.LIMIT)
-        self.assertEqual(process.exitcode, -signal.SIGKILL)
-        self.gate.open()
-        sync(self.at)
-        self.want.set(b'general.name', Value('string', b'after'))
-        self.done()
+        self.ends(0, *PASSING, signal.SIGSTOP, signal.SIGCONT, open_first=True)
 
 
 @needs_gate
@@ -155,7 +133,9 @@ class Folder(Signals):
         editlib.until(lambda: editlib.waits(process.pid))
         os.kill(process.pid, signal.SIGUSR1)
         self.told(process)
-        self.interrupt(process)
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, errno.EINTR)
         gate.open()
         self.assertIsNone(worker.wait())
         mount.__exit__(None, None, None)

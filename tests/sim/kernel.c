@@ -198,7 +198,7 @@ static void end_late(struct kernel *k, unsigned i)
         release(k, h);
         (void)kernel_end(p, 0);
     } else if (h) {
-        const struct op op = {.kind = OP_RELEASE, .handle = (uint8_t)h->number};
+        const struct op op = {.kind = OP_RELEASE, .handle = h->number};
         (void)begin(p, &op);
         tree_release(h->f);
         (void)answer(p, 0, 0);
@@ -240,9 +240,9 @@ void kernel_drop(struct kernel *k)
 
 /* ---- open ---- */
 
-static int look_up(struct program *p, int name, struct object **ret)
+static int look_up(struct program *p, unsigned name, struct object **ret)
 {
-    const struct op op = {.kind = OP_LOOKUP, .name = (uint8_t)name};
+    const struct op op = {.kind = OP_LOOKUP, .name = (int)name};
     struct tree_entry e = {0};
     (void)begin(p, &op);
     int r = tree_lookup(p->k->t, METADATA, names[name], &e);
@@ -283,9 +283,9 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
     struct kernel *k = p->k;
     struct tree_entry e = {0};
     struct op op = {.kind = OP_OPEN,
-                    .name = s->name,
-                    .handle = (uint8_t)h->number,
-                    .flags = (uint8_t)(s->flags & (h->writes ? 255 : ~F_TRUNC))};
+                    .name = (int)s->name,
+                    .handle = h->number,
+                    .flags = s->flags & (h->writes ? ~0u : ~(unsigned)F_TRUNC)};
     const int flags = (h->writes ? O_RDWR : O_RDONLY) | (op.flags & F_TRUNC ? O_TRUNC : 0) |
                       (s->flags & F_EXCL ? O_EXCL : 0);
     lock_take(&k->dir);
@@ -337,7 +337,7 @@ static void write_text(struct program *p, unsigned slot, const char *text, size_
     struct op op = {.kind = OP_WRITE, .text = {.n = (uint8_t)n}};
     if (!h || !h->writes)
         return;
-    op.handle = (uint8_t)h->number;
+    op.handle = h->number;
     memcpy(op.text.b, text, n);
     lock_take(&h->o->lock);
     (void)begin(p, &op);
@@ -360,7 +360,7 @@ static void step_cut(struct program *p, const struct step *s)
     struct handle *h = p->slot[s->slot];
     if (!h || !h->writes)
         return;
-    const struct op op = {.kind = OP_CUT, .handle = (uint8_t)h->number};
+    const struct op op = {.kind = OP_CUT, .handle = h->number};
     lock_take(&h->o->lock);
     struct live_wait *w = begin(p, &op);
     (void)answer(p, tree_truncate(h->f, 0, w), 0);
@@ -376,7 +376,7 @@ static bool durable_close(const struct kernel *k)
 
 static void flush_or_sync(struct program *p, struct handle *h, bool sync)
 {
-    const struct op op = {.kind = sync ? OP_FSYNC : OP_FLUSH, .handle = (uint8_t)h->number};
+    const struct op op = {.kind = sync ? OP_FSYNC : OP_FLUSH, .handle = h->number};
     const uint32_t since = tensors_now(p->k->w);
     struct live_wait *w = begin(p, &op);
     const int r = answer(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w), 0);
@@ -412,7 +412,7 @@ void kernel_exit(struct program *p)
 {
     for (unsigned i = 0; i < SLOTS; i++)
         while (p->slot[i])
-            kernel_step(p, &(struct step){.word = W_CLOSE, .slot = (uint8_t)i});
+            kernel_step(p, &(struct step){.word = W_CLOSE, .slot = i});
 }
 
 /* ---- names ---- */
@@ -421,7 +421,7 @@ static void step_rm(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
     struct object *o;
-    const struct op op = {.kind = OP_UNLINK, .name = s->name};
+    const struct op op = {.kind = OP_UNLINK, .name = (int)s->name};
     lock_take(&k->dir);
     if (look_up(p, s->name, &o) == 0) {
         (void)begin(p, &op);
@@ -435,7 +435,7 @@ static void step_mv(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
     struct object *from, *to = NULL;
-    const struct op op = {.kind = OP_RENAME, .name = s->name, .to = s->to};
+    const struct op op = {.kind = OP_RENAME, .name = (int)s->name, .to = (int)s->to};
     lock_take(&k->dir);
     int r = s->name == s->to ? -EINVAL : look_up(p, s->name, &from);
     if (r == 0) {
@@ -673,13 +673,12 @@ void kernel_init(struct kernel *k, struct world *w, struct tree *t)
 void kernel_step(struct program *p, const struct step *s)
 {
     const struct handle *h = p->slot[s->slot];
-    const bool by_slot =
-        (s->word >= W_WRITE && s->word <= W_CUT) || s->word == W_STORE || s->word == W_HALVES;
+    const bool by_slot = s->word >= W_WRITE && s->word <= W_CUT;
     if (by_slot ? h && h->tensor != NOT_OF_TENSOR : is_tensor(s->name) || is_tensor(s->to)) {
         tensors_step(p, s);
         return;
     }
-    switch ((enum word)s->word) {
+    switch (s->word) {
     case W_OPEN:
         step_open(p, s);
         break;

@@ -9,9 +9,10 @@
  *     sim --story FILE [--seed N] [--runs M]   a story, with different orders of events
  *     sim --found DIR [--seconds S]            all stories in a directory first
  *
- *     --wide     stories also have steps that are new in the simulator
  *     --trace    print each point
  *     --shrink   when a run fails, reduce its story to the relevant steps
+ *
+ * In gdb: set follow-fork-mode child, break sched_fail.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +34,6 @@
 
 static struct world *world;
 static int noise = -1; /* the file that a run prints to; -1: standard error */
-static bool wide;      /* stories also have new steps */
 static unsigned long long runs, steps, calls_made, lost; /* lost: stories that the oracle lost */
 
 /* ---- one run ---- */
@@ -158,8 +158,7 @@ static void print_noise(void)
 static void tell(const struct story *s, uint64_t seed, bool make_small)
 {
     struct story small = *s;
-    (void)printf("FAILED with%s --seed %llu: %s\n", wide ? " --wide" : "", (unsigned long long)seed,
-                 world->out.why);
+    (void)printf("FAILED with --seed %llu: %s\n", (unsigned long long)seed, world->out.why);
     print_noise();
     (void)fflush(stdout);
     if (make_small) {
@@ -247,11 +246,10 @@ static int many(uint64_t from, double limit, bool make_small)
 {
     double begin = seconds();
     int bad = 0;
-    (void)printf("fresh stories from%s --seed %llu\n", wide ? " --wide" : "",
-                 (unsigned long long)from);
+    (void)printf("fresh stories from --seed %llu\n", (unsigned long long)from);
     (void)fflush(stdout);
     for (uint64_t seed = from; seconds() - begin < limit; seed++) {
-        struct story s = story_draw(seed, wide);
+        struct story s = story_draw(seed);
         if (run(&s, seed)) {
             tell(&s, seed, make_small);
             bad++;
@@ -272,7 +270,7 @@ static int many(uint64_t from, double limit, bool make_small)
 static int one(const struct story *given, uint64_t seed, unsigned n, bool make_small)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct story s = given ? *given : story_draw(seed + i, wide);
+        struct story s = given ? *given : story_draw(seed + i);
         if (run(&s, seed + i)) {
             tell(&s, seed + i, make_small);
             return 1;
@@ -318,12 +316,15 @@ static struct {
 
 static bool options(int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"seed", required_argument, NULL, 's'},  {"from", required_argument, NULL, 's'},
-        {"runs", required_argument, NULL, 'r'},  {"seconds", required_argument, NULL, 'l'},
-        {"story", required_argument, NULL, 'f'}, {"found", required_argument, NULL, 'd'},
-        {"wide", no_argument, NULL, 'w'},        {"shrink", no_argument, NULL, 'm'},
-        {"trace", no_argument, NULL, 't'},       {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"seed", required_argument, NULL, 's'},
+                                          {"from", required_argument, NULL, 's'},
+                                          {"runs", required_argument, NULL, 'r'},
+                                          {"seconds", required_argument, NULL, 'l'},
+                                          {"story", required_argument, NULL, 'f'},
+                                          {"found", required_argument, NULL, 'd'},
+                                          {"shrink", no_argument, NULL, 'm'},
+                                          {"trace", no_argument, NULL, 't'},
+                                          {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         if (c == 's')
             o.seed = strtoull(optarg, NULL, 10);
@@ -337,7 +338,6 @@ static bool options(int argc, char **argv)
             o.found = optarg;
         o.has_seed |= c == 's';
         o.shrink |= c == 'm';
-        wide |= c == 'w';
         sched_trace |= c == 't';
         if (c == '?')
             return false;

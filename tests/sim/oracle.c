@@ -1254,7 +1254,6 @@ static unsigned search(unsigned caller, fits_fn *fits, const void *arg, enum sea
         memcpy(o->state, visited_at, left * sizeof(struct state));
     if (left)
         o->n = left;
-    o->most = o->n > o->most ? o->n : o->most;
     sched_note("%u states, visited %u, %u calls %s", o->n, n, caller, "");
     return left;
 }

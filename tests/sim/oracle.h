@@ -50,8 +50,8 @@ enum kind {
 
 struct op {
     enum kind kind;
-    uint8_t name, to, flags, type;
-    uint8_t handle;
+    int name, to;
+    unsigned flags, type, handle;
     uint64_t node;
     struct chars text;
 };
@@ -75,7 +75,7 @@ struct oracle {
     bool tensors;           /* they can be edited */
     unsigned stopped;       /* callers that got a signal */
     struct op op[CALLERS];
-    unsigned n, most;
+    unsigned n;
     struct state *state; /* shared by all processes of a story */
 };
 

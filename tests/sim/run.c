@@ -386,7 +386,7 @@ static void check_altered(void)
 static void befall(struct program *p, const struct step *s)
 {
     sched_point("befall", s->word);
-    switch ((enum word)s->word) {
+    switch (s->word) {
     case W_FAIL:
         disk_fail(calls[s->call], s->n, (int)s->n2, s->n3);
         break;

@@ -2,7 +2,6 @@
 /* The scheduler: see scheduler.h. */
 #include "scheduler.h"
 
-#include <execinfo.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdarg.h>
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "hooks.h"
 
@@ -23,8 +21,6 @@ enum {
 };
 
 enum state { RUNS, LOCKS, WAITS, JOINS, SLEEPS, DONE };
-static const char *const state_name[] = {"runs",  "waits for a lock", "waits for a condition",
-                                         "joins", "sleeps",           "has ended"};
 
 struct task {
     sem_t go;
@@ -35,7 +31,6 @@ struct task {
     bool woken;
     uint64_t until; /* UINT64_MAX: forever */
     unsigned rank;  /* in runs with ranks, the thread with the highest one runs */
-    bool told;      /* it must report where it waits */
     void *(*run)(void *arg);
     void *arg;
 };
@@ -43,7 +38,7 @@ struct task {
 static struct task task[TASKS];
 static unsigned n_tasks, n_done;
 static _Thread_local struct task *self;
-static uint64_t state_now, clock_ns, steps, trace, jumps;
+static uint64_t state_now, clock_ns, steps, trace;
 static uint32_t one_in; /* threads are switched at one in this many points */
 static bool ranked;
 static uint64_t change_at[4]; /* points at which a rank changes */
@@ -89,11 +84,6 @@ uint64_t sched_steps(void)
     return steps;
 }
 
-uint64_t sched_jumps(void)
-{
-    return jumps;
-}
-
 uint64_t sched_hash(void)
 {
     return trace;
@@ -102,11 +92,6 @@ uint64_t sched_hash(void)
 uint64_t sched_now(void)
 {
     return clock_ns;
-}
-
-unsigned sched_threads(void)
-{
-    return n_tasks - n_done;
 }
 
 void sched_note(const char *fmt, ...)
@@ -182,7 +167,6 @@ static bool jump(bool any)
     if (when == UINT64_MAX)
         return false;
     clock_ns = when;
-    jumps += any;
     return true;
 }
 
@@ -200,58 +184,22 @@ static struct task *chosen(void)
     return best;
 }
 
-static void say_where(void)
-{
-    void *at[40];
-    char head[100];
-    int n =
-        snprintf(head, sizeof(head), "thread %d %s\n", (int)(self - task), state_name[self->state]);
-    (void)!write(2, head, (size_t)n);
-    backtrace_symbols_fd(at, backtrace(at, 40), 2);
-}
-
-/* Makes each waiting thread report where it waits, then fails the run. */
-static _Noreturn void stuck(void)
-{
-    struct task *me = self;
-    say_where();
-    for (unsigned i = 0; i < n_tasks; i++) {
-        if (task[i].state == DONE || &task[i] == me)
-            continue;
-        task[i].told = true;
-        (void)sem_post(&task[i].go);
-        while (sem_wait(&me->go) < 0)
-            ;
-    }
-    sched_fail("all threads wait, for ever");
-}
-
-static struct task *asker; /* in stuck() */
-
 static void give(struct task *to)
 {
     struct task *me = self;
     if (to == me)
         return;
     (void)sem_post(&to->go);
-    if (me->state == DONE)
-        return;
-    while (sem_wait(&me->go) < 0 || me->told) {
-        if (!me->told)
-            continue;
-        me->told = false;
-        say_where();
-        (void)sem_post(&asker->go);
-    }
+    while (me->state != DONE && sem_wait(&me->go) < 0)
+        ;
 }
 
 static void switch_to_another(void)
 {
     struct task *to = chosen();
     while (!to) {
-        asker = self;
         if (!jump(false) && n_done < n_tasks)
-            stuck();
+            sched_fail("all threads wait, for ever"); /* in gdb: thread apply all backtrace */
         to = chosen();
     }
     resume(to);
@@ -318,11 +266,6 @@ void sched_begin(uint64_t seed)
     self->rank = 4 + sched_draw(1000);
     self->until = UINT64_MAX;
     (void)sem_init(&self->go, 0, 0);
-}
-
-void sched_end(void)
-{
-    self = NULL;
 }
 
 /* ---- called by base ---- */

@@ -10,7 +10,6 @@
  *
  *     sched_begin(seed);               the caller has the token
  *     ... thread_start(), lock_take(), lock_wait() ...
- *     sched_end();                     all others have ended, or will wait forever
  */
 #ifndef TESTS_SIM_SCHEDULER_H
 #define TESTS_SIM_SCHEDULER_H
@@ -19,7 +18,6 @@
 #include <stdint.h>
 
 void sched_begin(uint64_t seed);
-void sched_end(void);
 
 /* Returns a number below n, drawn from the seed. */
 uint32_t sched_draw(uint32_t n);
@@ -34,11 +32,9 @@ void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sched_pass(uint64_t ms);
 
 uint64_t sched_steps(void); /* number of points so far */
-uint64_t sched_jumps(void); /* number of jumps in time while some thread could run */
 uint64_t sched_hash(void);  /* hash of the trace */
 /* Returns the nanoseconds since the beginning. */
 uint64_t sched_now(void);
-unsigned sched_threads(void); /* threads that have not ended */
 
 /* Reports a finding and ends the run. */
 _Noreturn void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

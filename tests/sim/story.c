@@ -22,31 +22,57 @@ const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftrun
 static const struct {
     const char *word, *form;
 } forms[WORDS] = {
-    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"},   [W_HALF] = {"half", "sn"},
-    [W_CLOSE] = {"close", "s"},    [W_FORK] = {"fork", "s"},      [W_FSYNC] = {"fsync", "s"},
-    [W_CUT] = {"cut", "s"},        [W_PUT] = {"put", "on"},       [W_MV] = {"mv", "ot"},
-    [W_RM] = {"rm", "o"},          [W_SYNC] = {"sync", ""},       [W_TRUNC] = {"trunc", "o"},
-    [W_READ] = {"read", "o"},      [W_LIST] = {"list", ""},       [W_MODEL] = {"model", ""},
-    [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"},   [W_ROOM] = {"room", "n"},
-    [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},      [W_MEND] = {"mend", ""},
-    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},     [W_REPLACE] = {"replace", ""},
-    [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"},   [W_STORE] = {"store", "sn"},
-    [W_HALVES] = {"halves", "sn"}, [W_ADD] = {"add", "onm"},      [W_RMR] = {"rmr", "o"},
-    [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", "n"},    [W_KILL] = {"kill", "n"},
-    [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},    [W_SHORT] = {"short", "n"},
-    [W_JSON] = {"json", ""},       [W_RETYPE] = {"retype", "on"}, [W_NPY] = {"npy", "onml"},
-    [W_SPOIL] = {"spoil", "s"},    [W_RMDIR] = {"rmdir", "o"},
+    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"}, [W_HALF] = {"half", "sn"},
+    [W_CLOSE] = {"close", "s"},    [W_FORK] = {"fork", "s"},    [W_FSYNC] = {"fsync", "s"},
+    [W_CUT] = {"cut", "s"},        [W_PUT] = {"put", "on"},     [W_MV] = {"mv", "ot"},
+    [W_RM] = {"rm", "o"},          [W_SYNC] = {"sync", ""},     [W_TRUNC] = {"trunc", "o"},
+    [W_READ] = {"read", "o"},      [W_LIST] = {"list", ""},     [W_MODEL] = {"model", ""},
+    [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"}, [W_ROOM] = {"room", "n"},
+    [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},    [W_MEND] = {"mend", ""},
+    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_REPLACE] = {"replace", ""},
+    [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"}, [W_ADD] = {"add", "onm"},
+    [W_RMR] = {"rmr", "o"},        [W_UNDO] = {"undo", ""},     [W_POWER] = {"power", "n"},
+    [W_KILL] = {"kill", "n"},      [W_TERM] = {"term", ""},     [W_NOMEM] = {"nomem", "n"},
+    [W_SHORT] = {"short", "n"},    [W_JSON] = {"json", ""},     [W_RETYPE] = {"retype", "on"},
+    [W_NPY] = {"npy", "onm"},      [W_SPOIL] = {"spoil", "s"},  [W_RMDIR] = {"rmdir", "o"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};
 static const char *const strategies[] = {"auto", "inplace", "copy"};
 static const char *const features[] = {"clones", "no-exchange", "no-nameless", "no-range"};
-static const char actors[] = "ABCDZ";
+static const char *const actors[] = {"A", "B", "C", "D", "Z"};
+static const char *const hows[] = {"late", "stop"};
 static const struct {
     const char *name;
-    uint8_t bit;
+    unsigned bit;
 } flags[] = {
     {"w", F_WRITE}, {"trunc", F_TRUNC}, {"creat", F_CREAT}, {"excl", F_EXCL}, {"f32", F_F32}};
+
+/* Where an argument is in a step, and its words if it is not a number. */
+static const struct {
+    char form;
+    size_t at;
+    const char *const *list;
+    unsigned n;
+} arguments[] = {
+    {'s', offsetof(struct step, slot), NULL, 0},
+    {'o', offsetof(struct step, name), names, NAMES},
+    {'t', offsetof(struct step, to), names, NAMES},
+    {'c', offsetof(struct step, call), calls, CALLS},
+    {'a', offsetof(struct step, n), actors, ACTORS},
+    {'h', offsetof(struct step, n2), hows, 2},
+    {'n', offsetof(struct step, n), NULL, 0},
+    {'m', offsetof(struct step, n2), NULL, 0},
+    {'l', offsetof(struct step, n3), NULL, 0},
+};
+
+static size_t argument_of(char form)
+{
+    size_t i = 0;
+    while (arguments[i].form != form)
+        i++;
+    return i;
+}
 
 static void print_flags(const struct step *s, FILE *to)
 {
@@ -58,33 +84,19 @@ static void print_flags(const struct step *s, FILE *to)
 
 static void print_step(const struct step *s, FILE *to)
 {
-    (void)fprintf(to, "%c %s", actors[s->actor], forms[s->word].word);
-    for (const char *f = forms[s->word].form; *f; f++)
-        switch (*f) {
-        case 's':
-            (void)fprintf(to, " %u", s->slot);
-            break;
-        case 'f':
+    (void)fprintf(to, "%s %s", actors[s->actor], forms[s->word].word);
+    for (const char *f = forms[s->word].form; *f; f++) {
+        if (*f == 'f') {
             print_flags(s, to);
-            break;
-        case 'o':
-            (void)fprintf(to, " %s", names[s->name]);
-            break;
-        case 't':
-            (void)fprintf(to, " %s", names[s->to]);
-            break;
-        case 'c':
-            (void)fprintf(to, " %s", calls[s->call]);
-            break;
-        case 'a':
-            (void)fprintf(to, " %c", actors[s->n]);
-            break;
-        case 'h':
-            (void)fprintf(to, " %s", s->n2 ? "stop" : "late");
-            break;
-        default:
-            (void)fprintf(to, " %u", *f == 'n' ? s->n : *f == 'm' ? s->n2 : s->n3);
+            continue;
         }
+        const size_t i = argument_of(*f);
+        const unsigned v = *(const unsigned *)((const char *)s + arguments[i].at);
+        if (arguments[i].list)
+            (void)fprintf(to, " %s", arguments[i].list[v]);
+        else
+            (void)fprintf(to, " %u", v);
+    }
     (void)fprintf(to, "\n");
 }
 
@@ -111,12 +123,6 @@ static int place(const char *word, const char *const *list, unsigned n)
     return -1;
 }
 
-static int actor(const char *word)
-{
-    const char *at = word && word[0] && !word[1] ? strchr(actors, word[0]) : NULL;
-    return at ? (int)(at - actors) : -1;
-}
-
 static bool read_flags(struct step *s, char **rest)
 {
     for (const char *word; (word = strtok_r(NULL, " ", rest));) {
@@ -136,35 +142,21 @@ static bool read_argument(struct step *s, char form, char **rest)
 {
     if (form == 'f')
         return read_flags(s, rest);
+    const size_t i = argument_of(form);
     const char *word = strtok_r(NULL, " ", rest);
-    int at = form == 'o' || form == 't' ? place(word, names, NAMES)
-             : form == 'c'              ? place(word, calls, CALLS)
-             : form == 'a'              ? actor(word)
-             : word                     ? atoi(word)
-                                        : -1;
-    if (at < 0)
-        return false;
-    if (form == 's')
-        s->slot = (uint8_t)(at % SLOTS);
-    else if (form == 'o')
-        s->name = (uint8_t)at;
-    else if (form == 't')
-        s->to = (uint8_t)at;
-    else if (form == 'c')
-        s->call = (uint8_t)at;
-    else if (form == 'h')
-        s->n2 = strcmp(word, "stop") == 0;
-    else
-        *(form == 'm' ? &s->n2 : form == 'l' ? &s->n3 : &s->n) = (uint32_t)at;
-    return true;
+    const int v = arguments[i].list ? place(word, arguments[i].list, arguments[i].n)
+                  : word            ? atoi(word)
+                                    : -1;
+    *(unsigned *)((char *)s + arguments[i].at) = (unsigned)v;
+    return v >= 0 && s->slot < SLOTS;
 }
 
 static bool read_step(char *line, struct step *ret)
 {
     char *rest;
-    int who = actor(strtok_r(line, " ", &rest));
+    int who = place(strtok_r(line, " ", &rest), actors, ACTORS);
     const char *word = strtok_r(NULL, " ", &rest);
-    *ret = (struct step){.actor = (uint8_t)who};
+    *ret = (struct step){.actor = (unsigned)who};
     while (word && ret->word < WORDS && strcmp(word, forms[ret->word].word) != 0)
         ret->word++;
     if (who < 0 || !word || ret->word == WORDS)

@@ -27,10 +27,9 @@
  * A tensor's name denotes its `raw`; with the word f32 after it, its `f32`. Only for tensors:
  *
  *     A type one 1              convert it to forms[1]; shape one 2: change its shape
- *     A store 1 17              as write; so is halves
  *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r
  *     A rmr one                 rm -r: unlink its views, then remove it; rmdir one: only that
- *     A npy one 20 4 0          numpy.save() to `f32.npy`, in a shape given by 4
+ *     A npy one 20 2            numpy.save() to `f32.npy`, in forms[2]
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
  * first other line describes the mount: `mount close copy` has the values of commit= and relayout=.
@@ -68,8 +67,6 @@ enum word {
     W_UNDO,
     W_TYPE,
     W_SHAPE,
-    W_STORE,
-    W_HALVES,
     W_ADD,
     W_RMR,
     W_PASS,
@@ -95,10 +92,11 @@ enum word {
 enum { F_WRITE = 1, F_TRUNC = 2, F_CREAT = 4, F_EXCL = 8, F_F32 = 16 };
 
 struct step {
-    uint8_t actor, word, slot, flags;
-    uint8_t name, to; /* indices into names[] */
-    uint8_t call;     /* index into calls[] */
-    uint32_t n, n2, n3;
+    enum word word;
+    unsigned actor, slot, flags;
+    unsigned name, to; /* indices into names[] */
+    unsigned call;     /* index into calls[] */
+    unsigned n, n2, n3;
 };
 
 struct story {
@@ -121,8 +119,8 @@ enum { FORMS = 3, TYPES = NAMES, SHAPES = TYPES + REGS - KEYS, ALL_REGS = SHAPES
 enum { CALLS = 17 };
 extern const char *const calls[CALLS];
 
-/* Draws the story of a seed. If `wide`, it may have all steps, and disks that lack some calls. */
-struct story story_draw(uint64_t seed, bool wide);
+/* Draws the story of a seed. */
+struct story story_draw(uint64_t seed);
 void story_print(const struct story *s, void *file);
 /* Returns false if the text is not a story; *line is then the first wrong line. */
 bool story_read(const char *text, struct story *ret, unsigned *line);

@@ -268,9 +268,9 @@ void tensors_look(struct world *w, const struct gguf *g, const uint8_t *bytes, b
 
 /* ---- calls ---- */
 
-static int of_name(int name)
+static int of_name(unsigned name)
 {
-    return name - KEYS;
+    return (int)name - KEYS;
 }
 
 /* Fails if an error has no reason. lonely: no other program may have changed the tensor. */
@@ -295,7 +295,7 @@ static bool is_lonely(const struct kernel *k, int t, const struct handle *h)
     return k->w->tensors.shared[t] < h->opened && is_settled(k->w, t, h->opened);
 }
 
-static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
+static int look_up(struct program *p, unsigned name, const char *view, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
     struct tree_entry dir;
@@ -310,8 +310,8 @@ static int look_up(struct program *p, int name, const char *view, struct tree_en
 }
 
 /* Opens a view, which is created in the folder `dir` if that is not 0 and has none. */
-static int open_view(struct program *p, struct handle *h, int name, uint64_t dir, const char *view,
-                     int flags)
+static int open_view(struct program *p, struct handle *h, unsigned name, uint64_t dir,
+                     const char *view, int flags)
 {
     struct kernel *k = p->k;
     struct tree_entry e;
@@ -361,7 +361,7 @@ static int open_view(struct program *p, struct handle *h, int name, uint64_t dir
 
 /* Opens a view in a slot. since: when the program made its directory, which others may have replaced
  * meanwhile, or NEVER. Returns the handle, or NULL. */
-static struct handle *open_slot(struct program *p, unsigned slot, int name, uint64_t dir,
+static struct handle *open_slot(struct program *p, unsigned slot, unsigned name, uint64_t dir,
                                 uint32_t since, const char *view, int flags)
 {
     struct handle *h = p->slot[slot] ? NULL : kernel_handle(p->k, (flags & O_ACCMODE) != O_RDONLY);
@@ -727,7 +727,7 @@ void tensors_step(struct program *p, const struct step *s)
     struct step part = *s;
     if (!p->k->w->story.tensors)
         return;
-    switch ((enum word)s->word) {
+    switch (s->word) {
     case W_OPEN:
     case W_PUT:
         part.flags |= s->word == W_PUT ? F_WRITE | F_TRUNC : 0;
@@ -740,9 +740,7 @@ void tensors_step(struct program *p, const struct step *s)
         (void)close_handle(p, s->slot);
         return;
     case W_WRITE:
-    case W_STORE:
     case W_HALF:
-    case W_HALVES:
         if (h->writes)
             (void)write_token(p, h, s->n, s->word == W_HALF);
         return;

@@ -51,7 +51,7 @@ struct kernel;
 struct program;
 struct handle;
 
-static inline bool is_tensor(int name)
+static inline bool is_tensor(unsigned name)
 {
     return name >= KEYS && name < REGS;
 }
