@@ -218,29 +218,6 @@ class Open(Calls):
         fails(errno.EINVAL, os.close, fd)
         self.assert_model({COUNT: Value('u32', 3)})
 
-    def test_renamed_while_open(self):
-        """A draft and its size follow the renamed key, to a key, over a key, to a helper and back."""
-        fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
-        os.write(fd, b'new')
-        os.rename(self.key(NAME), self.key(NAME + '~'))
-        self.assertNotIn(NAME, os.listdir(self.metadata))
-        self.assertEqual(os.write(fd, b'er'), 2)
-        self.assertEqual(os.fstat(fd).st_size, 5)
-        os.rename(self.key(NAME + '~'), self.key(NAME))
-        os.rename(self.key(NAME), self.key('my.name'))
-        os.close(fd)
-        self.assertEqual(self.text('my.name'), b'newer\n')
-        os.rename(self.key('my.name'), self.key(NAME))
-        fd, other = (os.open(self.key(name), os.O_WRONLY) for name in (COUNT, LENGTH))
-        os.pwrite(fd, b'7', 0)
-        os.pwrite(other, b'9', 0)
-        os.rename(self.key(COUNT), self.key(LENGTH))
-        os.close(other)  # what is written to the replaced file is nobody's
-        os.pwrite(fd, b'8', 0)
-        os.close(fd)
-        self.assert_listing(replaced({NAME: string('newer'), LENGTH: Value('u64', 8)}, WITHOUT_COUNT))
-        self.assert_model({NAME: string('newer'), LENGTH: Value('u64', 8)}, WITHOUT_COUNT)
-
 
 class Names(Calls):
     def test_removed(self):

@@ -130,26 +130,6 @@ class Ends(unittest.TestCase):
             self.ended()
         self.each(end)
 
-    @needs_gate
-    def test_copying(self):
-        """An edit is being copied, and a program waits for it; another edit has been accepted
-        meanwhile."""
-        def end(way, name):
-            self.want.set(b'general.name', Value('string', b'waited for'))
-            self.gate.shut()
-            call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
-            self.gate.wait()
-            other = self.ask('my.other', 'accepted')
-            if way:
-                self.assertEqual(self.leave(way) == 0, way[-1] == '-uz')
-            for _ in range(3):
-                self.signal(name)
-            self.gate.open()
-            call.wait()  # an answer, or the end of the connection
-            other.wait()
-            self.ended()
-        self.each(end, ',max_threads=1')
-
     # ---- a key is open for writing ----
 
     def open_key(self, text, flags=0):
@@ -181,24 +161,27 @@ class Ends(unittest.TestCase):
             self.each(lambda way, name, text=text: self.open_and_end(way, name, text))
 
     @needs_gate
-    def test_open_while_copying(self):
-        """While an edit is copied, another key is open: partly written, or truncated."""
+    def test_copying(self):
+        """An edit is being copied, and a program waits for it; another edit has been accepted meanwhile, and another
+        key may be open, partly written or truncated."""
         def end(way, name, text):
             self.want.set(b'general.name', Value('string', b'waited for'))
             self.gate.shut()
             call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
             self.gate.wait()
-            fd = self.open_key(text)
+            other = self.ask('my.other', 'accepted')
+            fd = -1 if text is None else self.open_key(text)
             if way:
-                self.leave(way)
+                self.assertEqual(self.leave(way) == 0, way[-1] == '-uz')
             for _ in range(3):
                 self.signal(name)
             self.gate.open()
-            call.wait()
+            call.wait()  # an answer, or the end of the connection
+            other.wait()
             self.ended()
             self.close(fd)
-        for text in (b'', b'["half'):
-            self.each(lambda way, name, text=text: end(way, name, text))
+        for text in (None, b'', b'["half'):
+            self.each(lambda way, name, text=text: end(way, name, text), ',max_threads=1')
 
     def test_closed_after_a_lazy_unmount(self):
         """A program continues after a lazy unmount, and its close makes an edit."""

@@ -7,6 +7,7 @@ import unittest
 
 import ggufmodel as gguf
 import mountlib
+import oracle
 import safetensors_reader as reader
 import samples
 from ggufmodel import Tensor, Value, array
@@ -24,19 +25,13 @@ OWN = {'F32', 'F16', 'BF16', 'F64', 'I8', 'I16', 'I32', 'I64'}
 F32, F16, Q8_0, I8, I16, I64, F64, UNKNOWN = 0, 1, 8, 24, 25, 27, 28, 99
 
 
-def file_name(name):
-    """Return the file name as documented: %XX for %, /, control characters."""
-    out = b''.join(b'%%%02X' % byte if byte < 0x20 or byte in b'%/\x7f' else bytes([byte]) for byte in name)
-    return {b'': b'%', b'.': b'%2E', b'..': b'%2E%2E'}.get(out, out)
-
-
 class Checks(unittest.TestCase):
     def folders(self, at):
         """Return, for each tensor, its name in the model and its directory."""
         rows = json.loads(mountlib.get(at + '/tensors.json').decode('utf-8', 'surrogateescape'))
         for row in rows:
             name = row['name'].encode('utf-8', 'surrogateescape')
-            yield name, row['type'], os.path.join(os.fsencode(at), b'tensors', file_name(name))
+            yield name, row['type'], os.path.join(os.fsencode(at), b'tensors', oracle.file_name(name))
 
     def check(self, at, big):
         """Check each form of a mounted model against the files in tensors' directories. Returns the

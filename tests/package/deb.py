@@ -12,8 +12,6 @@ import mountlib
 from mountlib import run
 
 SOURCE = pathlib.Path(mountlib.SOURCE)
-NEEDED = ['build-essential', 'debhelper', 'meson', 'ninja-build', 'pkg-config', 'libfuse3-dev',
-          'libcjson-dev']
 FILES = {
     '/usr/bin/ggufs', '/usr/libexec/ggufs-open', '/usr/lib/systemd/user/ggufs@.service',
     '/usr/share/man/man1/ggufs.1.gz', '/usr/share/bash-completion/completions/ggufs',
@@ -21,16 +19,6 @@ FILES = {
     '/usr/share/mime/packages/ggufs.xml', '/usr/share/applications/ggufs.desktop',
     '/usr/share/doc/ggufs/copyright', '/usr/share/doc/ggufs/changelog.gz',
     '/usr/share/doc/ggufs/examples/fstab', '/usr/share/lintian/overrides/ggufs'}
-
-
-def missing():
-    if not shutil.which('dpkg-query'):
-        return 'dpkg'
-    for name in NEEDED:
-        done = run('dpkg-query', '-W', '-f', '${db:Status-Status}', name)
-        if done.out != 'installed':
-            return name
-    return None
 
 
 def build(name):
@@ -49,8 +37,8 @@ def build(name):
 class Deb(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        if missing():
-            raise unittest.SkipTest(f'no {missing()}')
+        if not shutil.which('dpkg-buildpackage'):
+            raise unittest.SkipTest('no dpkg-buildpackage')
         os.environ.update(DEB_BUILD_OPTIONS='noopt')
         cls.path = build('one')
 

@@ -1069,104 +1069,6 @@ static void take_turn(const struct state *s)
         take_turn_as(s, k, true, false);
 }
 
-/* ---- what need not be followed yet ---- */
-
-enum {
-    ALL_NAMES = (1 << NAMES) - 1,
-    NAMELESS = 1 << NAMES,
-    ORDER = NAMELESS << 1,
-    REMOVALS = ORDER << 1
-};
-
-static uint32_t names_of(const struct state *s, int f)
-{
-    const struct file *x = &s->file[f];
-    return f < 0 ? NAMELESS
-                 : (x->name < 0 ? (uint32_t)NAMELESS : 1u << x->name) |
-                       (x->backs < 0 ? 0 : 1u << x->backs);
-}
-
-/* Returns the names that a call in progress concerns. */
-static uint32_t concerns(const struct state *s, unsigned c)
-{
-    const struct op *q = &o->op[c];
-    const uint32_t order = s->call[c].phase == BEGUN ? ORDER : 0; /* in the queue */
-    switch (q->kind) {
-    case OP_LOOKUP:
-    case OP_CREATE:
-    case OP_UNLINK:
-    case OP_RENAME: {
-        uint32_t mask = 1u << q->name | (q->kind == OP_LOOKUP ? 0 : REMOVALS) |
-                        (q->kind == OP_RENAME ? 1u << q->to | order : 0);
-        for (int i = 0; i < NAMES; i++)
-            if (s->now.file[i] >= 0 && (mask & 1u << i || names_of(s, s->now.file[i]) & mask))
-                mask |= names_of(s, s->now.file[i]);
-        return mask;
-    }
-    case OP_READ:
-    case OP_OPEN:
-        return names_of(s, by_node(s, q->node));
-    case OP_RETYPE:
-    case OP_TRUNCATE:
-        return names_of(s, by_node(s, q->node)) | order;
-    case OP_WRITE:
-    case OP_CUT:
-        return names_of(s, s->handle[q->handle].file);
-    case OP_FLUSH:
-    case OP_FSYNC:
-    case OP_RELEASE:
-        return names_of(s, s->handle[q->handle].file) | order |
-               (q->kind == OP_FSYNC ? REMOVALS : 0);
-    case OP_SYNC:
-        return order | REMOVALS;
-    default:
-        return ALL_NAMES | NAMELESS | order | REMOVALS;
-    }
-}
-
-static uint32_t edit_concerns(const struct state *s, const struct waiting *q)
-{
-    if (q->kind == UNDO)
-        return ALL_NAMES | NAMELESS | REMOVALS;
-    return (q->now ? q->gone : 0u) |
-           (q->kind == EDIT_NAME || q->kind == EDIT_MOVE ? 1u << q->to : 0) |
-           (q->file >= 0 ? 1u << q->from : 0) | (q->kind == WRITE_ALL ? 0 : names_of(s, q->file));
-}
-
-/* Returns the names that must be followed for the answer to a call: whatever else goes on commutes
- * with it. */
-static uint32_t needed(const struct state *s, unsigned caller)
-{
-    uint32_t mask = caller < CALLERS ? concerns(s, caller) : ALL_NAMES | NAMELESS, before = 0;
-    for (unsigned c = 0; c < CALLERS; c++)
-        if (s->call[c].phase == BEGUN && (o->op[c].kind == OP_LIST || o->op[c].kind == OP_VIEW))
-            mask = ALL_NAMES | NAMELESS;
-    while (mask != before) {
-        before = mask;
-        for (unsigned c = 0; c < CALLERS; c++)
-            if (s->call[c].phase == BEGUN && o->op[c].kind > OP_VIEW && concerns(s, c) & mask)
-                mask |= concerns(s, c);
-        bool before_it = false;
-        for (unsigned i = s->queued; i-- > 0;) {
-            const struct waiting *q = &s->queue[i];
-            before_it |= q->caller == (int)caller || edit_concerns(s, q) & mask;
-            mask |= before_it ? edit_concerns(s, q) : 0;
-        }
-    }
-    return mask;
-}
-
-/* Returns whether an edit must have its turn before the call can be answered. */
-static bool turns(const struct state *s, unsigned caller, uint32_t mask)
-{
-    bool is = caller == CALLERS;
-    for (unsigned i = 0; i < s->queued && !is; i++) {
-        const struct waiting *q = &s->queue[i];
-        is = q->caller == (int)caller || edit_concerns(s, q) & mask;
-    }
-    return is;
-}
-
 /* ---- all states ---- */
 
 static unsigned visited_n;
@@ -1226,12 +1128,10 @@ static unsigned search(unsigned caller, fits_fn *fits, const void *arg, enum sea
                 return n;
             continue;
         }
-        const uint32_t mask = needed(&s, caller);
         for (unsigned c = 0; c < CALLERS; c++)
-            if (s.call[c].phase == BEGUN && o->op[c].kind > OP_VIEW &&
-                (c == caller || concerns(&s, c) & mask))
+            if (s.call[c].phase == BEGUN && o->op[c].kind > OP_VIEW)
                 start(&s, c);
-        if (s.queued && turns(&s, caller, mask))
+        if (s.queued)
             take_turn(&s);
     }
     if (o->lost) { /* there are too many: from here on, only the form of the file is checked */

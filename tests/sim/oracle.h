@@ -62,7 +62,7 @@ enum { TYPE_STRING = 1, TYPE_U32, TYPE_U64, EMPTY = 0xfff };
 value_t value_make(unsigned type, unsigned number);
 
 struct state;
-enum { STATES = 1024 };
+enum { STATES = 8192 };
 
 struct oracle {
     const unsigned *faults; /* number of faults so far */
