@@ -283,6 +283,13 @@ class Gate:
         """Wait until a process waits at the gate."""
         self.fd = os.open(self.name, os.O_WRONLY)
 
+    def hold(self, function, *arguments):
+        """Begin a call that waits at the gate."""
+        self.shut()
+        call = Call(function, *arguments)
+        self.wait()
+        return call
+
     def let_others(self):
         """Later processes no longer wait."""
         os.unlink(self.name)
@@ -299,3 +306,12 @@ class Gate:
             self.open()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.name)
+
+
+def gated(case, what, *command):
+    """Mount in the foreground, until the test ends, with a gate before that call. Returns (gate, mount, its place,
+    the process)."""
+    gate, mount = Gate(mountlib.path('gate')), mountlib.Foreground(*command)
+    case.addCleanup(gate.remove)
+    with gate.before(what):
+        return gate, mount, *mount.begin(case)

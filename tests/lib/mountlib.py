@@ -62,11 +62,16 @@ def path(*parts):
     return os.path.join(folder, *parts)
 
 
+def folder_at(*parts):
+    """Return a path, and make the directory if it is not there."""
+    os.makedirs(path(*parts), exist_ok=True)
+    return path(*parts)
+
+
 def put(name, data):
     """Write a file, in the test's directory or elsewhere; its directory is made there."""
-    folder_of = os.path.dirname(path(name))
-    if not os.path.isdir(folder_of):
-        os.makedirs(folder_of)
+    if not os.path.isdir(os.path.dirname(path(name))):
+        folder_at(os.path.dirname(path(name)))
     with open(path(name), 'wb') as out:
         out.write(data.encode() if isinstance(data, str) else data)
     return path(name)
@@ -205,6 +210,17 @@ class Mount:
             self.wait()
         os.close(self.life)
         assert_no_faults()
+
+
+def refused(model, *words):
+    """Assert that a model cannot be mounted, for a reason in one line with these words."""
+    try:
+        with Mount(model):
+            raise AssertionError('it was mounted')
+    except Refused as e:
+        done = e.done
+    assert (done.returncode, done.err.count('\n')) == (1, 1), done.err
+    assert all(word in done.err for word in words), (words, done.err)
 
 
 def daemon(at):

@@ -14,7 +14,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Call, Gate, Want, needs_gate, place, sync, write
+from editlib import Call, Gate, Want, gated, needs_gate, place, write
 from ggufmodel import Tensor, Value, array
 
 SIGNALS = ('SIGTERM', 'SIGINT', 'SIGHUP')
@@ -166,9 +166,7 @@ class Ends(unittest.TestCase):
         key may be open, partly written or truncated."""
         def end(way, name, text):
             self.want.set(b'general.name', Value('string', b'waited for'))
-            self.gate.shut()
-            call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
-            self.gate.wait()
+            call = self.gate.hold(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
             other = self.ask('my.other', 'accepted')
             fd = -1 if text is None else self.open_key(text)
             if way:
@@ -238,11 +236,7 @@ class Draining(unittest.TestCase):
         folder = mountlib.path('models')
         for name in self.MODELS:
             mountlib.put(os.path.join(folder, name), model())
-        gate = Gate(mountlib.path('copy'))
-        self.addCleanup(gate.remove)
-        mount = mountlib.Foreground(folder, '-o', 'relayout=copy,history=0,max_threads=1')
-        with gate.before('GATE'):
-            at, process = mount.begin(self)
+        gate, mount, at, process = gated(self, 'GATE', folder, '-o', 'relayout=copy,history=0,max_threads=1')
         files = [written(os.path.join(at, name)) for name in self.MODELS]
         gate.shut()
         calls = [Call(os.fsync, fd) for fd in files]

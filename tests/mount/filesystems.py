@@ -13,7 +13,7 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from disks import CLONES, KINDS, MIB, TIMES, Disk, log_of, put_model
-from editlib import Want, opened, sync, write
+from editlib import Want, opened, write
 from ggufmodel import Tensor, Value
 from mountlib import fails
 from tensorcase import Case

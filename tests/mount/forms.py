@@ -2,13 +2,13 @@
 """model.safetensors in its four forms: valid, identical bit for bit to the tensors' directories,
 and decoded on demand."""
 import json
+import math
 import os
 import unittest
 
 import ggufmodel as gguf
 import mountlib
 import oracle
-import safetensors_reader as reader
 import samples
 from ggufmodel import Tensor, Value, array
 
@@ -22,7 +22,70 @@ except ImportError:
 FORMS = {'model.safetensors': None, 'model.f32.safetensors': 'F32', 'model.f16.safetensors': 'F16',
          'model.bf16.safetensors': 'BF16'}
 OWN = {'F32', 'F16', 'BF16', 'F64', 'I8', 'I16', 'I32', 'I64'}
+# The format, by whose rules files are checked and read here:
+#
+# file   = u64 length (little-endian), header, data
+# header = a JSON object that begins with "{", padded with spaces at the end:
+#          {"__metadata__": {text: text}, NAME: {"dtype": D, "shape": [...], "data_offsets": [a, b]}}
+# data   = tensors from byte 0 on, without gap or overlap
+WIDTH = {'BOOL': 1, 'U8': 1, 'I8': 1, 'F16': 2, 'BF16': 2, 'U16': 2, 'I16': 2, 'F32': 4, 'U32': 4, 'I32': 4,
+         'F64': 8, 'U64': 8, 'I64': 8}
+HEADER_MOST = 100_000_000
 F32, F16, Q8_0, I8, I16, I64, F64, UNKNOWN = 0, 1, 8, 24, 25, 27, 28, 99
+
+
+class Faulty(ValueError):
+    pass
+
+
+def need(condition, *what):
+    if not condition:
+        raise Faulty(*what)
+
+
+def once(pairs):
+    """Return a JSON object, and refuse duplicate names."""
+    made = dict(pairs)
+    need(len(made) == len(pairs), 'a name is there twice')
+    return made
+
+
+def parse(head, size):
+    """Parse the first bytes of a file of `size` bytes, with at least the whole header. Returns
+    (metadata, tensors, the start of the data); tensors: name to (dtype, shape, begin, end),
+    relative to the data."""
+    need(size >= 8, 'too short for a length')
+    length = int.from_bytes(head[:8], 'little')
+    need(length <= HEADER_MOST, 'the header is too long', length)
+    need(8 + length <= size, 'the header is longer than the file')
+    text = head[8:8 + length]
+    need(text[:1] == b'{', 'the header does not begin with {')
+    need(text.rstrip(b' ').endswith(b'}'), 'something else than spaces is behind the header')
+    table = json.loads(text.decode('utf-8'), object_pairs_hook=once)
+    metadata = table.pop('__metadata__', {})
+    for key, value in metadata.items():
+        need(isinstance(value, str), 'metadata is not text', key)
+        (key + value).encode('utf-8')  # fails on lone surrogates
+    tensors, at = {}, 0
+    for name, row in sorted(table.items(), key=lambda item: item[1]['data_offsets']):
+        name.encode('utf-8')
+        need(set(row) == {'dtype', 'shape', 'data_offsets'}, name, row)
+        begin, end = row['data_offsets']
+        need(begin == at, 'a gap or an overlap', name, begin, at)
+        need(end - begin == math.prod(row['shape']) * WIDTH[row['dtype']], 'not its size', name)
+        need(begin % WIDTH[row['dtype']] == 0, 'not aligned', name)
+        tensors[name] = (row['dtype'], tuple(row['shape']), begin, end)
+        at = end
+    need(8 + length + at == size, 'the file is not as long as its tensors', size, 8 + length + at)
+    return metadata, tensors, 8 + length
+
+
+def load(path):
+    """Return (metadata, {name: (dtype, shape, bytes)}) of a file."""
+    data = mountlib.get(path)
+    metadata, tensors, start = parse(data, len(data))
+    return metadata, {name: (dtype, shape, data[start + begin:start + end])
+                      for name, (dtype, shape, begin, end) in tensors.items()}
 
 
 class Checks(unittest.TestCase):
@@ -39,7 +102,7 @@ class Checks(unittest.TestCase):
         for file, one in FORMS.items():
             path = os.path.join(at, file)
             size = os.stat(path).st_size
-            metadata, tensors = reader.load(path)
+            metadata, tensors = load(path)
             self.assertEqual(os.stat(path).st_size, size)
             with open(path, 'rb') as head:
                 self.assertEqual((8 + int.from_bytes(head.read(8), 'little')) % 4096, 0)
@@ -63,7 +126,7 @@ class Checks(unittest.TestCase):
     def wanted(self, folder, dtype, own, big):
         if dtype in ('F32', 'F16', 'BF16'):
             return mountlib.get(os.path.join(folder, dtype.lower().encode()))
-        raw, width = mountlib.get(os.path.join(folder, b'raw')), reader.WIDTH[dtype]
+        raw, width = mountlib.get(os.path.join(folder, b'raw')), WIDTH[dtype]
         if not big:
             return raw
         return b''.join(raw[i:i + width][::-1] for i in range(0, len(raw), width))
@@ -71,7 +134,7 @@ class Checks(unittest.TestCase):
     def is_read(self, path):
         """Check that the official reader gets the same from the mapped file and from its bytes."""
         with official.safe_open(path, 'np') as opened:
-            metadata, tensors = reader.load(path)
+            metadata, tensors = load(path)
             self.assertEqual(opened.metadata(), metadata)
             self.assertEqual(sorted(opened.keys()), sorted(tensors))
             for name, (dtype, shape, data) in tensors.items():
@@ -120,7 +183,7 @@ class Made(Checks):
         made = [tensor(b'a\xff'), tensor(b'a%FF'), tensor(b'__metadata__'),
                 tensor(b'unknown', UNKNOWN), tensor(b'"quoted\\\n'), tensor(b''), tensor(b'\xed\xa0\x80')]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
-            metadata, tensors = reader.load(at + '/model.safetensors')
+            metadata, tensors = load(at + '/model.safetensors')
             self.assertEqual(list(tensors), ['a%FF', '"quoted\\\n', ''])
             self.assertEqual(json.loads(metadata['ggufs.omitted']),
                              ['a\ufffd', '__metadata__', 'unknown', '\ufffd\ufffd\ufffd'])
@@ -132,9 +195,9 @@ class Made(Checks):
         kinds = [I8, F16, F32, F64, I16, Q8_0, I64]
         made = [tensor(b't%d' % i, kind, 32) for i, kind in enumerate(kinds)] + [tensor(b'odd', I8, 3)]
         with mountlib.Mount(mountlib.put('order.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
-            self.assertEqual(list(reader.load(at + '/model.safetensors')[1]),
+            self.assertEqual(list(load(at + '/model.safetensors')[1]),
                              ['t3', 't6', 't2', 't5', 't1', 't4', 't0', 'odd'])
-            self.assertEqual(list(reader.load(at + '/model.f16.safetensors')[1]),
+            self.assertEqual(list(load(at + '/model.f16.safetensors')[1]),
                              ['t6', 't1', 't2', 't3', 't4', 't5', 't0', 'odd'])
             self.check(at, False)
 
@@ -144,7 +207,7 @@ class Made(Checks):
               (b'a.list', array('i32', [1])), (b'a.bad', Value('string', b'x\xffy\xed\xa0\x80')), (b'format', Value('string', b'no')),
               (b'a\xff', Value('u8', 1)), (b'ggufs.reserve', Value('string', b'   '))]
         with mountlib.Mount(mountlib.put('keys.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
-            self.assertEqual(reader.load(at + '/model.safetensors')[0], {
+            self.assertEqual(load(at + '/model.safetensors')[0], {
                 'format': 'pt', 'general.architecture': 'llama', 'a.float': '0.1', 'a.nan': 'nan',
                 'a.int': str(2**64 - 1), 'a.bool': 'true', 'a.bad': 'x\ufffdy\ufffd\ufffd\ufffd'})
 
@@ -153,6 +216,6 @@ class Made(Checks):
         kv = samples.ARCH + [(b'a.long', Value('string', b'l' * (1 << 20))), (b'a.longer', Value('string', b'L' * (1 << 20 | 1))),
                              (b'a.short', Value('string', b's'))]
         with mountlib.Mount(mountlib.put('long.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
-            metadata, tensors = reader.load(at + '/model.safetensors')
+            metadata, tensors = load(at + '/model.safetensors')
             self.assertEqual(set(metadata), {'format', 'general.architecture', 'a.long', 'a.short'})
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))

@@ -166,8 +166,7 @@ class Homes(Case):
 
     def test_no_room(self):
         """A read-only directory and, as root, a full file system."""
-        home = mountlib.path('no-room')
-        os.makedirs(home)
+        home = mountlib.folder_at('no-room')
         if not ROOT:
             os.chmod(home, 0o500)
             self.edit_in(home)

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Mounts beside each other: one writer, waiting for a daemon that still writes, unmounting, and
-directories that are mount points; --list."""
+directories that are mount points; --list; the end of a mount whose daemon is killed, of an idle one, and of
+one that another mount covers."""
 import ctypes
 import errno
 import fcntl
 import json
 import os
 import re
+import resource
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -18,8 +21,54 @@ import mountlib
 import samples
 import shelflib
 from editlib import Gate, needs_gate, read, write
-from mountcase import READ_ONLY, ROOT, Case, as_nobody, needs_namespaces, why
-from mountlib import GGUFS, Mount, daemon, run
+from mountlib import GGUFS, Foreground, Mount, fails, run
+
+ROOT = os.getuid() == 0
+needs_namespaces = unittest.skipUnless(mountlib.has_namespaces(), 'may not make a mount namespace')
+READ_ONLY = 'user.gguf.readonly'
+
+
+def why(at):
+    return os.getxattr(at, READ_ONLY).decode()
+
+
+def as_nobody(script, *arguments):
+    """Run a script for sh, in which "$@" runs the arguments as the user nobody, which may use
+    /dev/fuse there."""
+    node = mountlib.folder_at('node')
+    inside = (f'set -e; mount -t tmpfs -o mode=0755 tmpfs {node}; '
+              f'mknod -m 0666 {node}/fuse c 10 229; mount --bind {node}/fuse /dev/fuse; set +e; ')
+    return run('unshare', '--mount', '--propagation', 'private', 'sh', '-c', inside + script, 'sh',
+               *mountlib.as_other(*arguments))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.model = mountlib.put('model.gguf', samples.editable())
+        self.addCleanup(os.unlink, self.model)
+
+    def folder(self, name=None):
+        return mountlib.folder_at(name) if name else tempfile.mkdtemp(prefix='at-', dir=mountlib.folder)
+
+    def killed(self, at, hold=False):
+        """Mount there, and kill the daemon; hold: the directory stays open."""
+        mount = Mount(self.model, at=at)
+        mount.__enter__()
+        if hold:
+            self.addCleanup(os.close, os.open(at, os.O_RDONLY))
+        os.kill(mountlib.daemon(at), signal.SIGKILL)
+        mount.wait()
+        os.close(mount.life)
+
+    def mounted(self, *command):
+        """Mount, and return the program's output."""
+        done = run(GGUFS, *command)
+        self.assertEqual((done.returncode, done.out), (0, ''), done.err)
+        return done.err
+
+    def assert_plain(self, text):
+        """Assert that the text contains no byte that moves a cursor."""
+        self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', text), repr(text))
 
 
 class ReadOnly(Case):
@@ -368,3 +417,87 @@ class List(Case):
         finally:
             run('umount', '--lazy', at)
             os.close(device)
+
+
+class Killed(Case):
+    def test_stays(self):
+        """The mount of a killed daemon stays, and its users get an error."""
+        at = self.folder()
+        self.killed(at)
+        fails(errno.ENOTCONN, os.statvfs, at)
+        mountlib.unmount(at, lazy=True)
+
+    def test_auto_unmount(self):
+        """With -o auto_unmount fusermount3 removes it (libfuse's race: not always); it ends with the
+        daemon, too."""
+        with Mount(self.model, '-o', 'auto_unmount') as at:
+            write(at, 'general.name', 'written')
+        self.assertIn(b'written', mountlib.get(self.model))
+
+
+class Idle(Case):
+    def test_idle(self):
+        """An unused mount ends by itself, but not while a file is open or a process has its working
+        directory there."""
+        with Foreground(self.model, '-o', 'idle=1') as (at, process):
+            for hold in (lambda: os.open(os.path.join(at, 'info'), os.O_RDONLY),
+                         lambda: os.open(at, os.O_PATH | os.O_DIRECTORY)):
+                held = hold()
+                with self.assertRaises(TimeoutError):
+                    self.ended(process, 3)
+                self.assertTrue(mountlib.mount_of(at))
+                os.close(held)
+            editlib.until(lambda: not mountlib.mount_of(at))
+        self.assertEqual(os.listdir(at), [])
+
+    @staticmethod
+    def ended(process, seconds):
+        """Wait for the end of a process, for a few of the looks at an idle mount."""
+        end = os.pidfd_open(process.pid)
+        found = mountlib.select.select([end], [], [], seconds)[0]
+        os.close(end)
+        if not found:
+            raise TimeoutError
+
+    def test_writes_first(self):
+        with Mount(self.model, '-o', 'idle=1,commit=sync') as at:
+            write(at, 'general.name', 'written')
+            editlib.until(lambda: not mountlib.mount_of(at))
+        self.assertIn(b'written', mountlib.get(self.model))
+
+    def test_stays(self):
+        """A mount with an edit that cannot be written stays."""
+        aside = self.model + '.aside'
+        with Foreground(self.model, '-o', 'idle=1,commit=sync') as (at, process):
+            write(at, 'general.name', 'written')
+            os.rename(self.model, aside)
+            mountlib.put('model.gguf', samples.editable())
+            with self.assertRaises(TimeoutError):
+                self.ended(process, 3)
+            self.assertTrue(mountlib.mount_of(at))
+            os.rename(aside, self.model)
+            editlib.until(lambda: not mountlib.mount_of(at))
+        self.assertIn(b'written', mountlib.get(self.model))
+
+
+class Signalled(Case):
+    def test_no_descriptors(self):
+        """The end of the daemon opens no file that it needs."""
+        with Foreground(self.model) as (at, process):
+            os.listdir(at)  # it serves: libfuse has received the descriptor of the mount
+            _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(mountlib.LIMIT), 0)
+
+    @unittest.skipUnless(os.getuid() == 0, 'for root only')
+    def test_covered(self):
+        """A signal does not unmount another file system that is mounted over the daemon's."""
+        with Foreground(self.model) as (at, process):
+            os.listdir(at)  # it serves, and so knows its own device
+            self.assertEqual(mountlib.run('mount', '-t', 'tmpfs', 'none', at).returncode, 0)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(mountlib.LIMIT), 0)
+            kinds = [kind for place, kind, _, _ in mountlib.mounts() if place == os.fsencode(at)]
+            self.assertEqual(kinds, ['fuse.ggufs', 'tmpfs'])
+            self.assertEqual(mountlib.run('umount', at).returncode, 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The command line: options and exit status, what mount(8) and the kernel see, signals and
-faults."""
+faults; files commonly given instead of a model, which every command recognises and names."""
 import errno
 import json
 import os
@@ -13,6 +13,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 from ggufmodel import Tensor, Value
+from llama import image
 from mountlib import GGUFS, Mount, fails, run
 
 ROOT = os.getuid() == 0
@@ -39,15 +40,10 @@ class Options(unittest.TestCase):
         for name in names:
             self.assertIn(name, done.err)
 
-    def folder(self):
-        at = mountlib.path('plain')
-        os.makedirs(at, exist_ok=True)
-        return at
-
     def test_backup(self):
         """The model is kept as it was before the first edit of the mount, and --unmount names the copy."""
         for option, suffix in (('backup', '~'), ('backup=.old,relayout=copy', '.old')):
-            before, at = mountlib.get(self.model), self.folder()
+            before, at = mountlib.get(self.model), mountlib.folder_at('plain')
             self.assertEqual(run(GGUFS, '-o', option, self.model, at).returncode, 0)
             for name in ('first', 'second' + suffix):
                 editlib.write(at, 'general.name', name, fsync=True)
@@ -77,7 +73,7 @@ class Options(unittest.TestCase):
 
     def test_wrong(self):
         """What is given by mistake is named, in one line, and nothing is mounted."""
-        at = self.folder()
+        at = mountlib.folder_at('plain')
         for status, arguments, names in self.WRONG:
             with self.subTest(arguments):
                 self.refused(status, *({'M': self.model, 'AT': at}.get(word, word) for word in arguments), names=names)
@@ -104,8 +100,7 @@ class Options(unittest.TestCase):
         for option, name in (('other', b'other'), ('a\\,"b"\\\\', b'a,"b"\\')):
             with Mount(self.model, '-o', f'fsname={option},ro') as at:
                 self.assertEqual(mountlib.mount_of(at)[2], name)
-        at = mountlib.path('mount,"point\\\n\'')
-        os.mkdir(at)
+        at = mountlib.folder_at('mount,"point\\\n\'')
         with Mount(self.model, at=at):
             self.assertEqual(mountlib.get(f'{at}/model.gguf'), MODEL)
             state = json.loads(run(GGUFS, '--list', '--json').out)
@@ -150,7 +145,7 @@ class Options(unittest.TestCase):
     def test_mount(self):
         """mount(8) and fstab. The helper that they run searches only the standard directories, so
         one of these is made to show the program, in a private mount namespace."""
-        at = self.folder()
+        at = mountlib.folder_at('plain')
         os.makedirs(mountlib.path('bin'), exist_ok=True)
         os.symlink(os.path.abspath(GGUFS), mountlib.path('bin/ggufs'))
         odd = mountlib.put('with space,comma.gguf', MODEL)
@@ -176,7 +171,7 @@ class Options(unittest.TestCase):
 
     def test_closed_streams(self):
         """The daemon closes the standard streams without mistaking the model for one."""
-        at = self.folder()
+        at = mountlib.folder_at('plain')
         for number, closed in enumerate(('<&-', '>&-', '2>&-', '<&- >&- 2>&-')):
             with self.subTest(closed=closed):
                 done = run('sh', '-c', f'exec "$@" {closed}', 'sh', GGUFS, self.model, at)
@@ -194,8 +189,7 @@ class Options(unittest.TestCase):
 
     def test_unmount_at_once(self):
         """The daemon has no file of its own open that would keep a fresh mount busy."""
-        at = mountlib.path('at-once')
-        os.mkdir(at)
+        at = mountlib.folder_at('at-once')
         for _ in range(50):
             done = run('sh', '-c', '"$1" "$2" "$3" && fusermount3 -u "$3"', 'sh', GGUFS, self.model,
                        at)
@@ -215,3 +209,59 @@ class Options(unittest.TestCase):
             os.truncate(self.model, len(MODEL) - SIZE // 2)
             self.lost(at, 'model.gguf')
             self.lost(last)
+
+
+KINDS = {
+    'empty': (b'', 'this is an empty file', 'download it again'),
+    'lfs': (b'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n',
+            'a git-lfs pointer', 'git lfs pull'),
+    'html': (b'<!DOCTYPE html>\n<html>', 'a web page', 'direct link'),
+    'json': (b'{"error": "not found"}', 'a JSON file', 'download it again'),
+    'safetensors': (b'\x02\0\0\0\0\0\0\0{}', 'a safetensors file', 'convert_hf_to_gguf.py'),
+    'zip': (b'PK\3\4' + bytes(40), 'a zip archive', 'convert_hf_to_gguf.py'),
+    'pickle': (b'\x80\2}q\0.', 'a Python pickle', 'convert_hf_to_gguf.py'),
+    'gzip': (b'\x1f\x8b\x08\0', 'a gzip archive', 'gzip -d'),
+    'ggml': (b'lmgg' + bytes(28), 'format older than GGUF', 'convert_llama_ggml_to_gguf.py'),
+    'ggjt swapped': (b'ggjt\0\0\0\3', 'format older than GGUF', 'convert_llama_ggml_to_gguf.py'),
+    'cut': (image()[:100], 'a file of 100 bytes', 'an incomplete download?'),
+}
+
+
+class Wrong(unittest.TestCase):
+    def each(self, model, but=()):
+        """Yield what each command says of a model, except for the options in `but`."""
+        at = mountlib.folder_at('mnt')
+        for command, status in ((['-f', model, at], 1), (['--check', model], 2), (['--info', model], 1)):
+            if command[0] in but:
+                continue
+            done = run(GGUFS, *command)
+            self.assertEqual(done.returncode, status, done.out + done.err)
+            said = done.out + done.err
+            self.assertEqual(said.count('\n'), 1, said)
+            yield said
+
+    def test_kinds(self):
+        for name, (data, *words) in KINDS.items():
+            with self.subTest(name):
+                but = ['--info'] * (name == 'cut')  # it shows what is there
+                for said in self.each(mountlib.put(name + '.gguf', data), but):
+                    for word in words:
+                        self.assertIn(word, said)
+
+    def test_urls(self):
+        for url, todo in (('https://host/m.gguf', 'download the model first'),
+                          ('http://host/m.gguf', 'download the model first'),
+                          ('hf://org/name/m.gguf', 'hf download'),
+                          ('file:///m.gguf', 'give the path')):
+            for said in self.each(url):
+                self.assertIn('URL', said)
+                self.assertIn(todo, said)
+
+    def test_never_hangs(self):
+        """A mount is given a FIFO that no process writes (--info and --check read from it), and each
+        command a device that never ends."""
+        pipe = mountlib.path('pipe.gguf')
+        os.mkfifo(pipe)
+        for model, but in (pipe, ('--info', '--check')), ('/dev/zero', ()):
+            for said in self.each(model, but):
+                self.assertIn('regular file', said)

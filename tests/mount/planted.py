@@ -99,8 +99,7 @@ class Recovered(unittest.TestCase):
         model = mountlib.put('half/model.gguf', samples.editable())
         other = mountlib.put('half/other.gguf', samples.editable())
         journal = mountlib.put('half/' + JOURNAL, b'GGUFSJN4')
-        at = mountlib.path('at')
-        os.makedirs(at, exist_ok=True)
+        at = mountlib.folder_at('at')
         for arguments in (['--info', model], ['--check', model], ['--diff', model, other],
                           ['-o', 'ro', model, at]):
             done = run(mountlib.GGUFS, *arguments)

@@ -338,8 +338,7 @@ def setUpModule():
     """Disks are in memory, so that no other disk slows the test."""
     if not mountlib.has_namespaces() or not shutil.which('losetup'):
         raise unittest.SkipTest('may not mount file systems')
-    memory = mountlib.path('memory')
-    os.mkdir(memory)
+    memory = mountlib.folder_at('memory')
     disks.call('mount', '-t', 'tmpfs', 'tmpfs', memory)
     mountlib.folder = memory
 

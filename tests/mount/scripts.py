@@ -118,8 +118,7 @@ class Readme(unittest.TestCase):
 
     def test_first(self):
         """The first lines, once the package is installed."""
-        home = mountlib.path('first')
-        os.mkdir(home)
+        home = mountlib.folder_at('first')
         made = run(os.path.join(mountlib.SOURCE, 'scripts/make-sample'), os.path.join(home, 'model.gguf'))
         self.assertEqual(made.returncode, 0, made.err)
         lines = self.block('scripts/package ').splitlines()

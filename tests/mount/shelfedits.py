@@ -9,7 +9,7 @@ import ggufmodel as gguf
 import llama
 import mountlib
 from ggufmodel import Tensor, Value
-from mountlib import GGUFS, Foreground, Mount, fails, run
+from mountlib import GGUFS, Mount, fails, run
 from shelflib import Shelf, value
 
 MODELS = 100  # more than are kept open while unused
@@ -130,13 +130,8 @@ class Edits(Shelf):
     def test_opened_twice(self):
         """A model is edited while another thread is still opening it."""
         path = self.put('m.gguf')
-        gate, mount = editlib.Gate(mountlib.path('opens')), Foreground(self.top, '-o', 'commit=sync,relayout=copy')
-        self.addCleanup(gate.remove)
-        with gate.before('GATE_ACCESS'):
-            at, _ = mount.__enter__()
-        gate.shut()
-        worker = editlib.Call(os.stat, at + '/m.gguf/info')
-        gate.wait()
+        gate, mount, at, _ = editlib.gated(self, 'GATE_ACCESS', self.top, '-o', 'commit=sync,relayout=copy')
+        worker = gate.hold(os.stat, at + '/m.gguf/info')
         gate.let_others()
         editlib.write(at + '/m.gguf', 'general.name', 'First', fsync=True)
         editlib.write(at + '/m.gguf', 'general.name', 'Second')
@@ -156,13 +151,8 @@ class Edits(Shelf):
         path = self.put('m.gguf', gguf.encode(llama.keys(), [Tensor(b'w', 24, (len(data),), data)]))
         for i in range(MODELS):
             self.put(f'm{i:02}.gguf')
-        gate, mount = editlib.Gate(mountlib.path('gate')), Foreground(self.top, '-o', 'commit=close,relayout=copy')
-        self.addCleanup(gate.remove)
-        with gate.before('GATE_FREE'):
-            at, _ = mount.begin(self)
-        gate.shut()
-        worker = editlib.Call(os.truncate, at + '/m.gguf/metadata/general.name', 2)
-        gate.wait()
+        gate, mount, at, _ = editlib.gated(self, 'GATE_FREE', self.top, '-o', 'commit=close,relayout=copy')
+        worker = gate.hold(os.truncate, at + '/m.gguf/metadata/general.name', 2)
         for i in range(MODELS):
             os.stat(f'{at}/m{i:02}.gguf/info')
         editlib.write(at + '/m00.gguf', 'general.name', 'Near')

@@ -66,8 +66,7 @@ class Trust(Shelf):
         super().setUp()
         os.chmod(mountlib.folder, 0o755)
         os.chown(self.top, OTHER, -1)
-        self.private = mountlib.path('private')
-        os.makedirs(self.private, exist_ok=True)
+        self.private = mountlib.folder_at('private')
         os.chmod(self.private, 0o700)
         self.secret = os.path.join(self.private, 'm.gguf')
         mountlib.put(self.secret, SECRET)
@@ -75,8 +74,7 @@ class Trust(Shelf):
 
     @contextlib.contextmanager
     def served(self):
-        at = mountlib.path('served')
-        os.makedirs(at, exist_ok=True)
+        at = mountlib.folder_at('served')
         with Mount(self.top, '-o', 'allow_other', at=at):
             yield at
 

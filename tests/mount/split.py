@@ -115,15 +115,6 @@ class Split(unittest.TestCase):
         with mountlib.Mount(names[2]) as at:
             self.check(at, gguf.encode(keys, tensors()), parts, names)
 
-    def refused(self, path, *words):
-        with self.assertRaises(mountlib.Refused) as caught:
-            with mountlib.Mount(path):
-                pass
-        done = caught.exception.done
-        self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
-        for word in words:
-            self.assertIn(word, done.err)
-
     def test_partial(self):
         """What is there is mounted, whichever files but the first are missing; each tensor names its
         file."""
@@ -132,7 +123,7 @@ class Split(unittest.TestCase):
             names = shards('partial-' + ''.join(map(str, gone)), parts)
             for no in gone:
                 os.unlink(names[no])
-            self.refused(names[0], os.path.basename(names[gone[0]]), 'partial')
+            mountlib.refused(names[0], os.path.basename(names[gone[0]]), 'partial')
             with mountlib.Mount(names[-1 if gone == [1] else 0], '-o', 'partial') as at:
                 left = [(t, no) for no, part in enumerate(parts) if no not in gone for t in part]
                 self.assertEqual(os.listdir(at + '/tensors'), [t.name.decode() for t, _ in left])

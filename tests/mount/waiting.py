@@ -11,7 +11,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Call, Gate, Want, needs_gate, sync, write
+from editlib import Call, Want, gated, needs_gate, sync, write
 from ggufmodel import Tensor, Value
 
 MIB = 1 << 20
@@ -70,11 +70,8 @@ class Signals(unittest.TestCase):
 class WhileCopying(Signals):
     def setUp(self):
         self.source = mountlib.put('model.gguf', samples.editable())
-        self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
-        self.addCleanup(self.gate.remove)
-        self.mount = mountlib.Foreground(self.source, '-o', 'relayout=copy')
-        with self.gate.before('GATE'):
-            self.at, self.process = self.mount.begin(self)
+        self.want = Want(mountlib.get(self.source))
+        self.gate, self.mount, self.at, _ = gated(self, 'GATE', self.source, '-o', 'relayout=copy')
 
     def ends(self, code, *signals, open_first=False):
         """Write an edit, and send the writing program signals while it is copied: it ends with this status, and the edit
@@ -118,16 +115,10 @@ class Folder(Signals):
     def test_fsync_of_the_root(self):
         """fsync of a directory of models waits for one that is being written, until a signal that should
         stop it, also behind one that passes; the edit is made."""
-        folder, gate = mountlib.path('models'), Gate(mountlib.path('gate'))
-        os.makedirs(folder, exist_ok=True)
         source = mountlib.put('models/m.gguf', samples.editable())
-        want, mount = Want(mountlib.get(source)), mountlib.Foreground(folder, '-o', 'relayout=copy,commit=close')
-        self.addCleanup(gate.remove)
-        with gate.before('GATE'):
-            self.at, _ = mount.begin(self)
-        gate.shut()
-        worker = Call(write, self.at + '/m.gguf', 'general.name', 'after')
-        gate.wait()
+        want = Want(mountlib.get(source))
+        gate, mount, self.at, _ = gated(self, 'GATE', mountlib.path('models'), '-o', 'relayout=copy,commit=close')
+        worker = gate.hold(write, self.at + '/m.gguf', 'general.name', 'after')
         with editlib.opened(self.at, os.O_RDONLY) as root:
             process = self.child_that(lambda: fsync(root))  # its only request
         editlib.until(lambda: editlib.waits(process.pid))
@@ -151,14 +142,9 @@ class WhileFreeing(unittest.TestCase):
         data = bytes(65 * MIB)
         source = mountlib.put('model.gguf', gguf.encode(
             samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
-        want, gate = Want(mountlib.get(source)), Gate(mountlib.path('gate'))
-        self.addCleanup(gate.remove)
-        mount = mountlib.Foreground(source, '-o', 'relayout=copy,commit=close')
-        with gate.before('GATE_FREE'):
-            at, _ = mount.begin(self)
-        gate.shut()
-        first = Call(write, at, 'my.first', 'one')
-        gate.wait()
+        want = Want(mountlib.get(source))
+        gate, mount, at, _ = gated(self, 'GATE_FREE', source, '-o', 'relayout=copy,commit=close')
+        first = gate.hold(write, at, 'my.first', 'one')
         want.set(b'my.first', Value('string', b'one'))
         self.assertIsNone(first.wait())
         want.check(mountlib.get(source))

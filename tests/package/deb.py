@@ -23,8 +23,7 @@ FILES = {
 
 def build(name):
     """Return the package's path, built in its own directory."""
-    folder = mountlib.path(name)
-    os.mkdir(folder)
+    folder = mountlib.folder_at(name)
     done = run(SOURCE / 'scripts/package', cwd=folder)
     if done.returncode != 0:
         raise AssertionError(done.err)

@@ -99,8 +99,7 @@ class Install(unittest.TestCase):
         """A mount that has ended on its own is not a failure; a mount whose daemon was killed is
         removed."""
         model = mountlib.put('unit.gguf', samples.editable())
-        at = mountlib.path('a\\x2dunit')
-        os.mkdir(at)
+        at = mountlib.folder_at('a\\x2dunit')
         self.assertEqual(self.unit('ExecStop', at), [0])
         self.assertEqual(self.unit('ExecStop', at, MAINPID='1'), [1])
         self.assertEqual(self.unit('ExecStopPost', at), [0])
