@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What system calls on keys mean where the kernel has a part in it: shells, forks, truncation, appending,
-names and times, its caches, several programs at once, and when an edit is on the disk. What each order of
+names and times, its caches, and when an edit is on the disk. What each order of
 calls does to a model: the scripts of tests/unit."""
 import errno
 import os
 import stat
 import subprocess
-import threading
 
 import editlib
 import ggufmodel as gguf
@@ -261,31 +260,6 @@ class Names(Calls):
         os.utime(path, (1, 1))
         self.assertEqual(self.marks(), before)
         self.assert_model({})
-
-
-class Several(Calls):
-    def test_listing_meanwhile(self):
-        """Each listing contains every key once, whatever is being written."""
-        stop, faults, listings = threading.Event(), [], []
-        keys = {key.decode() for key, _ in KV}
-
-        def look():
-            while not stop.is_set():
-                names = os.listdir(self.metadata)
-                listings.append(len(names))
-                if len(names) != len(set(names)) or not keys <= set(names):
-                    faults.append(names)
-        thread = threading.Thread(target=look)
-        thread.start()
-        for number in range(20):
-            self.write(COUNT, b'%d\n' % number)
-            self.write(COUNT + '.tmp', b'%d\n' % (number + 100))
-            os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
-        editlib.until(lambda: listings or not thread.is_alive())
-        stop.set()
-        thread.join()
-        self.assertEqual(faults, [])
-        self.assert_model({COUNT: Value('u32', 119)})
 
 
 class CommitAtSync(Editing):

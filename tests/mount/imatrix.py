@@ -10,7 +10,7 @@ import mountlib
 import numpy as np
 import samples
 from ggufmodel import Tensor
-from mountlib import GGUFS, run
+from mountlib import GGUFS, fails, run
 from tensorcase import Case
 
 F32 = 0
@@ -63,28 +63,13 @@ class Imatrix(Case):
         self.addCleanup(os.unlink, self.good)
 
     def convert(self, name, kind):
-        """Return errno, or 0."""
-        try:
-            fd = os.open(self.tensor(name, 'type'), os.O_WRONLY | os.O_TRUNC)
-        except OSError as error:
-            return error.errno
-        try:
-            os.write(fd, kind.encode() + b'\n')
-            return 0
-        except OSError as error:
-            return error.errno
-        finally:
-            try:
-                os.close(fd)
-            except OSError:
-                pass
+        mountlib.put(self.tensor(name, 'type'), kind + '\n')
 
     def raw(self, name, kind):
         """Return the bytes after converting from F32 again."""
+        self.convert(name, 'F32')
         np.save(self.tensor(name, 'f32.npy'), self.values[name])
-        self.assertEqual(self.convert(name, 'F32'), 0)
-        np.save(self.tensor(name, 'f32.npy'), self.values[name])
-        self.assertEqual(self.convert(name, kind), 0, kind)
+        self.convert(name, kind)
         return mountlib.get(self.tensor(name, 'raw'))
 
     def error(self, name, weight):
@@ -109,7 +94,7 @@ class Imatrix(Case):
                 made = self.raw(name, kind)
                 plain[name, kind] = made, self.error(name, weight[name])
         for kind in NEEDED:
-            self.assertEqual(self.convert('without', kind), errno.EOPNOTSUPP)
+            fails(errno.EOPNOTSUPP, self.convert, 'without', kind)
         self.assertIn('imatrix=', os.getxattr(self.tensor('without'), 'user.gguf.error').decode())
         self.end()
         old = mountlib.put('old.dat', listed(
@@ -134,9 +119,7 @@ class Imatrix(Case):
     def test_refused(self):
         """A file that cannot be used is refused by name before the mount, and the model stays
         unchanged."""
-        before, at = mountlib.get(self.model), mountlib.path('at')
-        os.mkdir(at)
-        self.addCleanup(os.rmdir, at)
+        before, at = mountlib.get(self.model), mountlib.folder_at('at')
         cut = mountlib.put('cut', matrix((b'a', sums(1), [1]))[:-100])
         for option, name in (('tensors=edit,imatrix=' + cut, cut), ('tensors=edit,imatrix=/no/such', '/no/such'),
                              ('imatrix=' + self.good, 'tensors=edit'), ('tensors=edit,imatrix=' + self.model, self.model),

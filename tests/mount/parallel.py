@@ -64,9 +64,8 @@ class Writer:
 
     def look(self):
         mine = f'w{self.number}.k'.encode()
-        names = {name.decode() for name in editlib.keys(self.at)
-                 if name.startswith(mine) and not name.endswith((b'.tmp', b'~'))}
-        assert names == set(self.keys), (names, set(self.keys))
+        names = [name.decode() for name in editlib.keys(self.at) if name.startswith(mine) and not name.endswith(b'.tmp')]
+        assert sorted(names) == sorted(self.keys), (names, self.keys)
         for key, text in self.keys.items():
             shown = editlib.read(self.at, key)
             assert shown == text + b'\n', (key, shown, text)

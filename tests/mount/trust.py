@@ -64,6 +64,12 @@ def attempts(at):
     return dict(line.split(': ') for line in done.out.splitlines())
 
 
+def served(model, *options):
+    """Mount a model for all users."""
+    os.chmod(mountlib.folder, 0o755)
+    return Mount(model, '-o', ','.join(('allow_other',) + options), at=mountlib.folder_at('open'))
+
+
 def has_nameless_files(folder):
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
@@ -92,10 +98,8 @@ class Trust(unittest.TestCase):
     def as_another(self, mode, *options):
         """Return the results of another user's attempts if root's daemon serves a model with this
         mode."""
-        os.chmod(mountlib.folder, 0o755)
         os.chmod(self.model, mode)
-        at = mountlib.folder_at('open')
-        with Mount(self.model, '-o', ','.join(('allow_other',) + options), at=at):
+        with served(self.model, *options) as at:
             return attempts(at)
 
     @unittest.skipUnless(ROOT, 'for root only')
@@ -208,38 +212,37 @@ class Trust(unittest.TestCase):
             with contextlib.suppress(OSError):
                 write(at, name, b'1')
 
-    @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
-                     or mountlib.sanitized('tsan'), 'no tap on syslog')
+    @contextlib.contextmanager
+    def tapped(self, model, *options):
+        """Mount by a daemon. Yields the mount point, and a list that then gets the lines sent to syslog(3)."""
+        if not os.path.exists(LOGTAP) or mountlib.sanitized('asan') or mountlib.sanitized('tsan'):
+            self.skipTest('no tap on syslog')
+        tap, lines = mountlib.path('tap'), []
+        with mock.patch.dict(os.environ, {'LOGTAP': tap, 'LD_PRELOAD': LOGTAP}), Mount(model, *options) as at:
+            yield at, lines
+        lines += mountlib.get(tap).decode(errors='surrogateescape').split('\0')
+        self.assertEqual(lines.pop(), '')
+        os.unlink(tap)
+
     def test_syslog_of_edits(self):
         """syslog(3) receives a daemon's lines; the model's path is hostile, too."""
         model = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\xff\n.gguf')
         self.put(model, self.hostile())
-        tap = mountlib.path('tap')
-        with mock.patch.dict(os.environ, {'LOGTAP': tap, 'LD_PRELOAD': LOGTAP}):
-            with Mount(model) as at:
-                self.edit_everything(at)
-        lines = mountlib.get(tap).decode(errors='surrogateescape').split('\0')
-        self.assertEqual(lines.pop(), '')
+        with self.tapped(model) as (at, lines):
+            self.edit_everything(at)
         self.check_printable(''.join(lines))
         self.assertEqual([line for line in lines if '\n' in line], [])
         log = '\n'.join(lines)
         self.assertRegex(log, r'bad\.key\\x1b\[2J')
         self.assertRegex(log, r'\\x1b\[31m\\xc2\\x9b\\xff\\x0a\.gguf: mounted on ')
-        os.unlink(tap)
 
-    @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
-                     or mountlib.sanitized('tsan'), 'no tap on syslog')
     def test_syslog_of_a_failed_end(self):
         """A daemon, which has no standard error, reports lost edits to syslog(3)."""
-        tap = mountlib.path('tap')
-        with mock.patch.dict(os.environ, {'LOGTAP': tap, 'LD_PRELOAD': LOGTAP}):
-            with Mount(self.model, '-o', 'commit=sync') as at:
-                write(at, 'general.name', 'never')
-                self.put(self.model + '.new', mountlib.get(self.model))
-                os.rename(self.model + '.new', self.model)
-        lines = mountlib.get(tap).decode().split('\0')
-        os.unlink(tap)
-        self.assertEqual(lines[-2:], [f'{self.model}: an edit was lost: Stale file handle', ''])
+        with self.tapped(self.model, '-o', 'commit=sync') as (at, lines):
+            write(at, 'general.name', 'never')
+            self.put(self.model + '.new', mountlib.get(self.model))
+            os.rename(self.model + '.new', self.model)
+        self.assertEqual(lines[-1], f'{self.model}: an edit was lost: Stale file handle')
 
     def test_log_of_refusal(self):
         """A file and directories with hostile names cannot be mounted."""
@@ -272,9 +275,7 @@ class Rights(unittest.TestCase):
 
     def readable(self, model, *options):
         """Return the files that another user can read if root's daemon serves the model to all."""
-        os.chmod(mountlib.folder, 0o755)
-        at = mountlib.folder_at('open')
-        with Mount(model, '-o', ','.join(('allow_other',) + options), at=at):
+        with served(model, *options) as at:
             tensors = [f'{at}/tensors/of.{no}' for no in range(3)]
             files = [f'{tensor}/{name}' for tensor in tensors for name in ('raw', 'f32', 'shard')]
             whole = [f'{at}/{name}' for name in ('model.gguf', 'metadata.json', 'tensors.json',
@@ -331,16 +332,12 @@ for wanted in (True, False, True):
 
     def test_bits_that_change(self):
         """Changes apply while the model is mounted, within a second."""
-        os.chmod(mountlib.folder, 0o755)
-        at, top = mountlib.path('changing'), mountlib.path('top')
-        for folder in (at, top, top + '/sub'):
-            os.mkdir(folder)
+        top, tensors = mountlib.path('top'), ('tensors/t/raw', 'tensors/t', 'tensors')
         model = mountlib.put('top/sub/m.gguf', gguf.encode(samples.ARCH, [Tensor(b't', 0, (1,), bytes(4))]))
-        for options in ('allow_other,ro', 'allow_other,tensors=edit'):
-            with Mount(model, '-o', options, at=at):
-                self.follows(model, at + '/tensors/t/raw', at + '/tensors/t', at + '/tensors')
-        with Mount(model, '-o', 'allow_other', at=at):
-            self.follows(model, at + '/metadata/general.architecture', at + '/info', at)
-        with Mount(top, '-o', 'allow_other', at=at):
-            self.follows(model, at + '/sub/m.gguf/tensors/t/raw', at + '/sub/m.gguf/info')
-            self.follows(top + '/sub', at + '/sub', at + '/sub/m.gguf/info')
+        for what, option, below, names in (
+                (model, 'ro', model, tensors), (model, 'tensors=edit', model, tensors),
+                (model, 'rw', model, ('metadata/general.architecture', 'info', '')),
+                (top, 'rw', model, ('sub/m.gguf/tensors/t/raw', 'sub/m.gguf/info')),
+                (top, 'rw', top + '/sub', ('sub', 'sub/m.gguf/info'))):
+            with served(what, option) as at:
+                self.follows(below, *(os.path.join(at, name) for name in names))

@@ -63,22 +63,6 @@ class Table(unittest.TestCase):
             name = f"{row.kind.upper()}_{row.name.strip('-_').upper()}"
             self.assertRegex(code, rf'\b{name}\b')
 
-    def test_mount(self):
-        """Every option after -o exists, and takes exactly these words."""
-        given = {'OCTAL': '22', 'SIZE': '1K', 'NUMBER': '1', 'SECONDS': '1', 'KIB': '1'}
-        for row in rows('mount', 'fuse', 'fstab'):
-            with self.subTest(name=row.name):
-                value = '=' + (row.words or [given.get(row.value, 'some')])[0] if row.value else ''
-                done = run(GGUFS, '-o', row.name + value, '/nowhere.gguf', '/nowhere')
-                if row.value == 'FILE':  # these are checked first
-                    self.assertIn(f'option {row.name}: ', done.err)
-                    continue
-                self.assertEqual(done.returncode, 1, done.err)
-                if row.words:
-                    done = run(GGUFS, '-o', row.name + '=?', '/nowhere.gguf', '/nowhere')
-                    said = re.search('must be (.*), not ', done.err)[1].split(' (')[0].replace(' bytes', ' ')
-                    self.assertEqual(set(re.findall(r'[a-z]+', said)) - {'or', 'bytes'}, set(row.words))
-
     def test_commands(self):
         """A command takes the options of its row, and no others."""
         options = rows('option')

@@ -42,8 +42,8 @@ static bool is_stopped(struct live_wait *w)
     return ((struct program *)w)->stop;
 }
 
-/* Begins the program's next call. Returns the wait to pass to it. */
-static struct live_wait *begin(struct program *p, const struct op *op)
+/* Begins the program's next call, which takes p->wait. */
+static void begin(struct program *p, const struct op *op)
 {
     struct kernel *k = p->k;
     const bool alone = op && op->kind == OP_UNDO;
@@ -65,7 +65,6 @@ static struct live_wait *begin(struct program *p, const struct op *op)
     if (op && p->signals)
         oracle_signal(of(k), p->number);
     lock_drop(&k->lock);
-    return &p->wait;
 }
 
 /* Waits for the answer to the call. */
@@ -98,9 +97,9 @@ static void end(struct program *p)
     lock_drop(&k->lock);
 }
 
-struct live_wait *kernel_begin(struct program *p)
+void kernel_begin(struct program *p)
 {
-    return begin(p, NULL);
+    begin(p, NULL);
 }
 
 int kernel_end(struct program *p, int r)
@@ -117,6 +116,8 @@ static int answer(struct program *p, int r, uint64_t node)
     end(p);
     return r;
 }
+
+#define CALL(p, op, call) (begin(p, op), answer(p, (call), 0))
 
 void kernel_signal(struct kernel *k, unsigned program, bool notify)
 {
@@ -194,12 +195,12 @@ static void end_late(struct kernel *k, unsigned i)
     const uint64_t node = k->late[i].node, n = k->late[i].n;
     lock_drop(&k->lock);
     if (h && h->tensor != NOT_OF_TENSOR) {
-        (void)begin(p, NULL);
+        begin(p, NULL);
         release(k, h);
         (void)kernel_end(p, 0);
     } else if (h) {
         const struct op op = {.kind = OP_RELEASE, .handle = h->number};
-        (void)begin(p, &op);
+        begin(p, &op);
         tree_release(h->f);
         (void)answer(p, 0, 0);
         h->o->handles--;
@@ -244,7 +245,7 @@ static int look_up(struct program *p, unsigned name, struct object **ret)
 {
     const struct op op = {.kind = OP_LOOKUP, .name = (int)name};
     struct tree_entry e = {0};
-    (void)begin(p, &op);
+    begin(p, &op);
     int r = tree_lookup(p->k->t, METADATA, names[name], &e);
     r = answer(p, r, e.node);
     *ret = r == 0 ? kernel_object(p->k, e.node) : NULL;
@@ -294,7 +295,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         r = -EEXIST;
     if (r == -ENOENT && s->flags & F_CREAT && h->writes) {
         op.kind = OP_CREATE;
-        (void)begin(p, &op);
+        begin(p, &op);
         r = tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f);
         r = answer(p, r, e.node);
         h->o = r == 0 ? kernel_object(k, e.node) : NULL;
@@ -306,8 +307,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         return r;
     lock_take(&h->o->lock);
     op.node = h->o->node;
-    (void)begin(p, &op);
-    r = answer(p, tree_open_file(k->t, h->o->node, flags & ~O_EXCL, &h->f), 0);
+    r = CALL(p, &op, tree_open_file(k->t, h->o->node, flags & ~O_EXCL, &h->f));
     lock_drop(&h->o->lock);
     return r;
 }
@@ -340,8 +340,7 @@ static void write_text(struct program *p, unsigned slot, const char *text, size_
     op.handle = h->number;
     memcpy(op.text.b, text, n);
     lock_take(&h->o->lock);
-    (void)begin(p, &op);
-    (void)answer(p, tree_write(h->f, 0, text, n, NULL), 0);
+    (void)CALL(p, &op, tree_write(h->f, 0, text, n, NULL));
     lock_drop(&h->o->lock);
 }
 
@@ -362,8 +361,7 @@ static void step_cut(struct program *p, const struct step *s)
         return;
     const struct op op = {.kind = OP_CUT, .handle = h->number};
     lock_take(&h->o->lock);
-    struct live_wait *w = begin(p, &op);
-    (void)answer(p, tree_truncate(h->f, 0, w), 0);
+    (void)CALL(p, &op, tree_truncate(h->f, 0, &p->wait));
     lock_drop(&h->o->lock);
 }
 
@@ -378,8 +376,7 @@ static void flush_or_sync(struct program *p, struct handle *h, bool sync)
 {
     const struct op op = {.kind = sync ? OP_FSYNC : OP_FLUSH, .handle = h->number};
     const uint32_t since = tensors_now(p->k->w);
-    struct live_wait *w = begin(p, &op);
-    const int r = answer(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w), 0);
+    const int r = CALL(p, &op, sync ? tree_fsync(h->f, &p->wait) : tree_flush(h->f, &p->wait));
     if (r == 0 && sync)
         tensors_synced(p->k->w, since, false);
     if (r == 0 && (sync || durable_close(p->k)))
@@ -424,8 +421,7 @@ static void step_rm(struct program *p, const struct step *s)
     const struct op op = {.kind = OP_UNLINK, .name = (int)s->name};
     lock_take(&k->dir);
     if (look_up(p, s->name, &o) == 0) {
-        (void)begin(p, &op);
-        (void)answer(p, tree_unlink(k->t, METADATA, names[s->name]), 0);
+        (void)CALL(p, &op, tree_unlink(k->t, METADATA, names[s->name]));
         forget_later(k, o);
     }
     lock_drop(&k->dir);
@@ -440,8 +436,8 @@ static void step_mv(struct program *p, const struct step *s)
     int r = s->name == s->to ? -EINVAL : look_up(p, s->name, &from);
     if (r == 0) {
         (void)look_up(p, s->to, &to);
-        struct live_wait *w = begin(p, &op);
-        r = answer(p, tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w), 0);
+        r = CALL(p, &op,
+                 tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, &p->wait));
         forget_later(k, from);
         if (to)
             forget_later(k, to);
@@ -457,8 +453,7 @@ static void step_sync(struct program *p)
     const struct op op = {.kind = OP_SYNC};
     lock_take(&k->dir);
     const uint32_t since = tensors_now(k->w);
-    struct live_wait *w = begin(p, &op);
-    const int r = answer(p, tree_fsyncdir(k->t, w), 0);
+    const int r = CALL(p, &op, tree_fsyncdir(k->t, &p->wait));
     lock_drop(&k->dir);
     if (r == 0)
         tensors_synced(k->w, since, true);
@@ -488,8 +483,8 @@ static void step_undo(struct program *p)
     const struct op op = {.kind = OP_UNDO};
     if (!k->w->story.history)
         return;
-    struct live_wait *w = begin(p, &op);
-    const int r = wait_answer(p, tree_setxattr(k->t, METADATA, "user.gguf.undo", "0", 1, w));
+    begin(p, &op);
+    const int r = wait_answer(p, tree_setxattr(k->t, METADATA, "user.gguf.undo", "0", 1, &p->wait));
     oracle_answer(of(k), p->number, r, 0);
     bool known = r == 0 && disk_keys(k, now);
     for (unsigned i = 0; r == 0 && !known && i < 1000; i++) {
@@ -525,10 +520,10 @@ static void step_node(struct program *p, const struct step *s)
         op.kind = OP_RETYPE;
         op.type = numbers[s->n % 3];
     }
-    struct live_wait *w = begin(p, &op);
-    r = s->word == W_RETYPE ? tree_setxattr(k->t, o->node, "user.gguf.type", type, strlen(type), w)
-                            : tree_truncate_unopened(k->t, o->node, 0, w);
-    r = answer(p, r, 0);
+    r = CALL(p, &op,
+             s->word == W_RETYPE
+                 ? tree_setxattr(k->t, o->node, "user.gguf.type", type, strlen(type), &p->wait)
+                 : tree_truncate_unopened(k->t, o->node, 0, &p->wait));
     o->handles--;
     lock_drop(&o->lock);
     if (r == 0 && durable_close(k))
@@ -568,7 +563,7 @@ static void step_read(struct program *p, const struct step *s)
     if (r < 0)
         return;
     op.node = o->node;
-    (void)begin(p, &op);
+    begin(p, &op);
     r = tree_open_file(k->t, o->node, O_RDONLY, &f);
     if (r == 0) {
         r = (int)kernel_read(f, sizeof(text), text);
@@ -589,7 +584,7 @@ static void step_list(struct program *p)
     uint64_t cookie = 0;
     unsigned there = 0;
     const struct op op = {.kind = OP_LIST};
-    (void)begin(p, &op);
+    begin(p, &op);
     int r = tree_opendir(k->t, METADATA, &d);
     while (r == 0 && (r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0) {
         for (unsigned i = 0; i < KEYS; i++)
@@ -622,7 +617,7 @@ static void step_view(struct program *p, bool json)
     const struct op op = {.kind = OP_VIEW};
     char *bytes = __real_malloc(ROOM);
     const uint32_t since = tensors_now(k->w);
-    (void)begin(p, &op);
+    begin(p, &op);
     int r = tree_lookup(k->t, INO_ROOT, json ? "metadata.json" : "model.gguf", &e);
     if (r == 0)
         r = tree_open_file(k->t, e.node, O_RDONLY, &f);

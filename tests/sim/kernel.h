@@ -92,9 +92,10 @@ void kernel_look_disk(struct kernel *k, const char *when);
 
 /* ---- for tensors.c ---- */
 
-/* Begins a call on a tensor, and ends it; returns its result. */
-struct live_wait *kernel_begin(struct program *p);
+/* Begins a call on a tensor, and ends it; returns its result. The call itself takes p->wait. */
+void kernel_begin(struct program *p);
 int kernel_end(struct program *p, int r);
+#define KERNEL_CALL(p, call) (kernel_begin(p), kernel_end(p, (call)))
 struct object *kernel_object(struct kernel *k, uint64_t node);
 /* Returns NULL if there are too many. The second function drops one that could not be opened. */
 struct handle *kernel_handle(struct kernel *k, bool writes);

@@ -242,44 +242,27 @@ static int all_found(const char *folder)
     return bad;
 }
 
-static int many(uint64_t from, double limit, bool make_small)
+/* Runs stories, or the given one, with n seeds, or for `limit` seconds. Returns whether one failed. */
+static bool many(const struct story *given, uint64_t from, uint64_t n, double limit,
+                 bool make_small)
 {
-    double begin = seconds();
-    int bad = 0;
-    (void)printf("fresh stories from --seed %llu\n", (unsigned long long)from);
+    const double begin = seconds();
+    (void)printf("stories from --seed %llu\n", (unsigned long long)from);
     (void)fflush(stdout);
-    for (uint64_t seed = from; seconds() - begin < limit; seed++) {
-        struct story s = story_draw(seed);
+    for (uint64_t seed = from; limit > 0 ? seconds() - begin < limit : seed - from < n; seed++) {
+        struct story s = given ? *given : story_draw(seed);
         if (run(&s, seed)) {
             tell(&s, seed, make_small);
-            bad++;
-            break;
+            return true;
         }
         if (seed % 64 == 0 && !repeats(&s, seed))
-            bad++;
+            return true;
     }
-    (void)printf(
-        "%llu stories (%llu lost), %llu calls, %llu points, %.0f calls and %.0f points a second\n",
-        runs, lost, calls_made, steps, (double)calls_made / (seconds() - begin),
-        (double)steps / (seconds() - begin));
+    (void)printf("%llu are good (%llu lost), %llu calls, %llu points, %.0f seconds\n", runs, lost,
+                 calls_made, steps, seconds() - begin);
     soak_count("stories of programs", runs);
     soak_count("calls of programs in stories", calls_made);
-    return bad;
-}
-
-static int one(const struct story *given, uint64_t seed, unsigned n, bool make_small)
-{
-    for (unsigned i = 0; i < n; i++) {
-        struct story s = given ? *given : story_draw(seed + i);
-        if (run(&s, seed + i)) {
-            tell(&s, seed + i, make_small);
-            return 1;
-        }
-    }
-    (void)printf(
-        "%u runs from seed %llu are good, %llu calls, %llu lost; the last has the trace %016llx\n",
-        n, (unsigned long long)seed, calls_made, lost, (unsigned long long)world->out.hash);
-    return 0;
+    return false;
 }
 
 static void prepare(void)
@@ -356,10 +339,12 @@ int main(int argc, char **argv)
         noise = memfd_create("noise", MFD_CLOEXEC);
     if (o.found)
         bad = all_found(o.found);
-    if (!bad && o.limit > 0)
-        bad = many(o.has_seed ? o.seed : fresh(), o.limit, o.shrink);
-    else if (!bad && (!o.found || o.runs > 1))
-        bad = one(o.file ? &s : NULL, o.has_seed ? o.seed : 1, o.runs, o.shrink);
+    if (!bad && (o.limit > 0 || !o.found || o.runs > 1))
+        bad = many(o.file ? &s : NULL,
+                   o.has_seed    ? o.seed
+                   : o.limit > 0 ? fresh()
+                                 : 1,
+                   o.runs, o.limit, o.shrink);
     soak_print();
     (void)rmdir(world->folder);
     return bad ? 1 : 0;

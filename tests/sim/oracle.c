@@ -1240,16 +1240,30 @@ static bool fits_parked(struct state *s, unsigned c, const void *arg)
     return s->call[c].waits;
 }
 
-void oracle_parked(struct oracle *of, unsigned caller)
+/* Follows the states to all in which the answer fits. If there is none, the run fails, with a text
+ * that says what was answered. */
+static void follow(struct oracle *of, unsigned caller, fits_fn *fits, const void *arg,
+                   enum search how, const char *text)
 {
     o = of;
-    if (!o->off && !search(caller, fits_parked, NULL, PARK))
-        wrong(caller, "waits, which it should not");
+    if (!o->off && !search(caller, fits, arg, how))
+        wrong(caller, text);
 }
+
+void oracle_parked(struct oracle *of, unsigned caller)
+{
+    follow(of, caller, fits_parked, NULL, PARK, "waits, which it should not");
+}
+
+struct answer {
+    int r;
+    uint64_t node;
+};
 
 static bool fits_result(struct state *s, unsigned c, const void *arg)
 {
-    const int r = *(const int *)arg, is = s->call[c].result;
+    const struct answer *a = arg;
+    const int r = a->r, is = s->call[c].result;
     if (s->call[c].phase != DONE)
         return false;
     if (is == FAULT)
@@ -1291,16 +1305,10 @@ static bool fits_interrupted(struct state *s, unsigned c, const void *arg)
     return s->call[c].phase >= QUEUED;
 }
 
-struct answer {
-    int r;
-    uint64_t node;
-};
-
 static bool fits_created(struct state *s, unsigned c, const void *arg)
 {
     const struct answer *a = arg;
-    return fits_result(s, c, &a->r) &&
-           (a->r < 0 || bind(s, s->handle[o->op[c].handle].file, a->node));
+    return fits_result(s, c, a) && (a->r < 0 || bind(s, s->handle[o->op[c].handle].file, a->node));
 }
 
 static bool fits_lookup(struct state *s, unsigned c, const void *arg)
@@ -1322,19 +1330,12 @@ void oracle_answer(struct oracle *of, unsigned caller, int r, uint64_t node)
     fits_fn *fits = of->op[caller].kind == OP_LOOKUP   ? fits_lookup
                     : of->op[caller].kind == OP_CREATE ? fits_created
                                                        : fits_result;
-    o = of;
-    if (o->off)
-        return;
     (void)snprintf(what, sizeof(what), "%s @%llx", r < 0 ? strerror(-r) : "success",
                    (unsigned long long)node);
     if (r == -EINTR)
         fits = fits_interrupted;
-    if (r == -EINTR && of->op[caller].kind == OP_UNDO) { /* it may go on */
-        of->off = true;
-        return;
-    }
-    if (!search(caller, fits, fits == fits_result ? (const void *)&r : &a, ANSWER))
-        wrong(caller, what);
+    of->off |= r == -EINTR && of->op[caller].kind == OP_UNDO; /* it may go on */
+    follow(of, caller, fits, &a, ANSWER, what);
 }
 
 /* Whatever a file that has lost its name shows. */
@@ -1360,13 +1361,11 @@ void oracle_answer_read(struct oracle *of, unsigned caller, const char *text, in
 {
     char what[64];
     const uint16_t code = n < 0 ? 0 : code_of(text, (unsigned)n);
-    o = of;
     if (n < 0)
         (void)snprintf(what, sizeof(what), "%s", strerror(-n));
     else
         (void)snprintf(what, sizeof(what), "\"%.*s\"", n < 20 ? n : 20, text);
-    if (!o->off && !search(caller, fits_read, &code, ANSWER))
-        wrong(caller, what);
+    follow(of, caller, fits_read, &code, ANSWER, what);
 }
 
 static bool fits_list(struct state *s, unsigned c, const void *arg)
@@ -1382,10 +1381,8 @@ static bool fits_list(struct state *s, unsigned c, const void *arg)
 void oracle_answer_list(struct oracle *of, unsigned caller, unsigned listed)
 {
     char what[32];
-    o = of;
     (void)snprintf(what, sizeof(what), "keys %x are listed", listed);
-    if (!o->off && !search(caller, fits_list, &listed, ANSWER))
-        wrong(caller, what);
+    follow(of, caller, fits_list, &listed, ANSWER, what);
 }
 
 static bool fits_view(struct state *s, unsigned c, const void *arg)
@@ -1415,9 +1412,7 @@ static bool fits_all(struct state *s, unsigned c, const void *arg)
 
 void oracle_no_answer(struct oracle *of, unsigned caller)
 {
-    o = of;
-    if (!o->off)
-        (void)search(caller, fits_all, NULL, ANSWER);
+    follow(of, caller, fits_all, NULL, ANSWER, "is never answered");
 }
 
 static void tell_values(const value_t v[KEYS], char *dst, unsigned room)
@@ -1431,10 +1426,8 @@ static void tell_values(const value_t v[KEYS], char *dst, unsigned room)
 void oracle_answer_view(struct oracle *of, unsigned caller, const value_t seen[KEYS])
 {
     char what[128];
-    o = of;
     tell_values(seen, what, sizeof(what));
-    if (!o->off && !search(caller, fits_view, seen, ANSWER))
-        wrong(caller, what);
+    follow(of, caller, fits_view, seen, ANSWER, what);
 }
 
 static bool fits_disk(struct state *s, unsigned c, const void *arg)
@@ -1458,11 +1451,9 @@ static bool fits_disk(struct state *s, unsigned c, const void *arg)
 void oracle_look(struct oracle *of, const char *when, const value_t disk[KEYS])
 {
     char what[160];
-    o = of;
     const int n = snprintf(what, sizeof(what), "%s", when);
     tell_values(disk, what + n, (unsigned)(sizeof(what) - (size_t)n));
-    if (!o->off && !search(CALLERS, fits_disk, disk, PROBE))
-        wrong(CALLERS, what);
+    follow(of, CALLERS, fits_disk, disk, PROBE, what);
 }
 
 static bool fits_rest(struct state *s, unsigned c, const void *arg)
@@ -1474,10 +1465,9 @@ static bool fits_rest(struct state *s, unsigned c, const void *arg)
 
 void oracle_finished(struct oracle *of)
 {
-    o = of;
-    if (o->off)
+    if (of->off)
         return;
-    (void)search(CALLERS, fits_rest, NULL, ANSWER);
+    follow(of, CALLERS, fits_rest, NULL, ANSWER, "cannot end");
     for (unsigned i = 0; i < o->n && !o->astray; i++)
         on_disk(&o->state[i], ALL_KEYS);
 }

@@ -299,12 +299,10 @@ static int look_up(struct program *p, unsigned name, const char *view, struct tr
 {
     struct kernel *k = p->k;
     struct tree_entry dir;
-    (void)kernel_begin(p);
-    int r = kernel_end(p, tree_lookup(k->t, FOLDER, names[name], view ? &dir : ret));
+    int r = KERNEL_CALL(p, tree_lookup(k->t, FOLDER, names[name], view ? &dir : ret));
     if (r < 0 || !view)
         return r;
-    (void)kernel_begin(p);
-    r = kernel_end(p, tree_lookup(k->t, dir.node, view, ret));
+    r = KERNEL_CALL(p, tree_lookup(k->t, dir.node, view, ret));
     tree_forget(k->t, dir.node, 1);
     return r;
 }
@@ -325,14 +323,12 @@ static int open_view(struct program *p, struct handle *h, unsigned name, uint64_
         share(k->w, h->tensor);
     lock_take(&k->tensors);
     if (dir) {
-        (void)kernel_begin(p);
-        r = kernel_end(p, tree_lookup(k->t, dir, view, &e));
+        r = KERNEL_CALL(p, tree_lookup(k->t, dir, view, &e));
     } else {
         r = look_up(p, name, view, &e);
     }
     if (r == -ENOENT && dir) {
-        (void)kernel_begin(p);
-        r = kernel_end(p, tree_create(k->t, dir, view, flags | O_CREAT, &e, &h->f));
+        r = KERNEL_CALL(p, tree_create(k->t, dir, view, flags | O_CREAT, &e, &h->f));
     }
     if (r == 0) {
         h->o = kernel_object(k, e.node);
@@ -349,8 +345,7 @@ static int open_view(struct program *p, struct handle *h, unsigned name, uint64_
         cut->part[OF_LOW] = cut->part[OF_HIGH] = ZEROS;
         h->is_short = true;
     }
-    (void)kernel_begin(p);
-    r = kernel_end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
+    r = KERNEL_CALL(p, tree_open_file(k->t, h->o->node, flags, &h->f));
     if (cut)
         cut->end = tensors_now(k->w);
     if (cut && r < 0)
@@ -406,8 +401,7 @@ static int write_token(struct program *p, struct handle *h, unsigned token, bool
     /* half an F32, written by another program, has the size of an F16 */
     if (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened)
         e->part[OF_LOW] = e->part[OF_HIGH] = ANYTHING;
-    struct live_wait *w = kernel_begin(p);
-    const int r = kernel_end(p, tree_write(h->f, 0, bytes, n, w));
+    const int r = KERNEL_CALL(p, tree_write(h->f, 0, bytes, n, &p->wait));
     e->end = tensors_now(k->w);
     if (r < 0)
         e->refused = e->end;
@@ -429,8 +423,7 @@ static void write_line(struct program *p, struct handle *h, int part, unsigned f
     struct tensor_edit *e = begin_edit(k->w, h->tensor, h->number);
     e->part[part] = (uint8_t)(1 + form);
     e->judged = e->begin;
-    struct live_wait *w = kernel_begin(p);
-    const int r = kernel_end(p, tree_write(h->f, 0, line, (size_t)n, w));
+    const int r = KERNEL_CALL(p, tree_write(h->f, 0, line, (size_t)n, &p->wait));
     e->end = tensors_now(k->w);
     h->failed |= r < 0;
     if (r == -EINTR || (r < 0 && is_faulty(k->w))) /* the close says nothing about it */
@@ -473,7 +466,7 @@ static int flush(struct program *p, struct handle *h, bool sync)
     struct kernel *k = p->k;
     struct tensor_oracle *o = &k->w->tensors;
     const int t = h->tensor;
-    struct live_wait *w = kernel_begin(p);
+    kernel_begin(p);
     const uint32_t begin = tensors_now(k->w);
     for (unsigned i = 0; i < o->n[t]; i++) {
         struct tensor_edit *e = &o->edit[t][i];
@@ -484,7 +477,7 @@ static int flush(struct program *p, struct handle *h, bool sync)
             doubt_bytes(k->w, t, e, h->opened);
     }
     o->flushes[t]++;
-    const int r = kernel_end(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w));
+    const int r = kernel_end(p, sync ? tree_fsync(h->f, &p->wait) : tree_flush(h->f, &p->wait));
     o->flushes[t]--;
     const bool there = is_settled(k->w, t, h->opened), lonely = is_lonely(k, t, h);
     const bool durable = sync || k->w->story.commit != LIVE_COMMIT_SYNC;
@@ -557,8 +550,7 @@ static void add_tensor(struct program *p, const struct step *s)
     e->adds = true;
     e->judged = e->begin;
     lock_take(&k->tensors);
-    (void)kernel_begin(p);
-    const int r = kernel_end(p, tree_mkdir(k->t, FOLDER, names[s->name], &dir));
+    const int r = KERNEL_CALL(p, tree_mkdir(k->t, FOLDER, names[s->name], &dir));
     lock_drop(&k->tensors);
     check_error(p, "mkdir", t, r, false);
     if (r < 0) {
@@ -584,8 +576,7 @@ static void add_tensor(struct program *p, const struct step *s)
         if (!h)
             continue;
         lock_take(&h->o->lock);
-        struct live_wait *w = kernel_begin(p);
-        whole = kernel_end(p, tree_write(h->f, 0, bytes, n, w)) == 0;
+        whole = KERNEL_CALL(p, tree_write(h->f, 0, bytes, n, &p->wait)) == 0;
         lock_drop(&h->o->lock);
         whole &= close_handle(p, OWN_SLOT) == 0;
     }
@@ -606,15 +597,13 @@ static void remove_tensor(struct program *p, const struct step *s)
     lock_take(&k->tensors);
     int r = look_up(p, s->name, NULL, &dir);
     for (size_t i = 0; s->word == W_RMR && i < sizeof(views) / sizeof(*views) && r == 0; i++) {
-        (void)kernel_begin(p);
-        check_error(p, "unlink", t, kernel_end(p, tree_unlink(k->t, dir.node, views[i])), false);
+        check_error(p, "unlink", t, KERNEL_CALL(p, tree_unlink(k->t, dir.node, views[i])), false);
     }
     if (r == 0) {
         struct tensor_edit *e = begin_edit(k->w, t, HANDLES);
         memset(e->part, NONE, sizeof(e->part));
         e->judged = e->begin;
-        (void)kernel_begin(p);
-        r = kernel_end(p, tree_rmdir(k->t, FOLDER, names[s->name]));
+        r = KERNEL_CALL(p, tree_rmdir(k->t, FOLDER, names[s->name]));
         *(r == 0 ? &e->accepted : &e->refused) = e->end = tensors_now(k->w);
         check_error(p, "rmdir", t, r, false);
         tree_forget(k->t, dir.node, 1);
@@ -648,8 +637,8 @@ static void save_npy(struct program *p, const struct step *s)
     e->part[OF_LOW] = e->part[OF_HIGH] = (uint8_t)s->n;
     int r = 0;
     for (unsigned i = 0; i < 2 && r == 0; i++) {
-        struct live_wait *w = kernel_begin(p);
-        r = kernel_end(p, tree_write(h->f, 128 * i, bytes + 128 * i, i ? BYTES_MOST : 128, w));
+        r = KERNEL_CALL(p,
+                        tree_write(h->f, 128 * i, bytes + 128 * i, i ? BYTES_MOST : 128, &p->wait));
     }
     e->end = tensors_now(k->w);
     e->refused = r < 0 ? e->end : e->refused;
@@ -674,8 +663,7 @@ static void read_view(struct program *p, const struct step *s)
         open_slot(p, OWN_SLOT, s->name, 0, (uint32_t)NEVER, raw ? "raw" : "f32", O_RDONLY);
     if (!h)
         return;
-    (void)kernel_begin(p);
-    const int r = kernel_end(p, (int)kernel_read(h->f, sizeof(bytes), bytes));
+    const int r = KERNEL_CALL(p, (int)kernel_read(h->f, sizeof(bytes), bytes));
     const uint32_t now = tensors_now(w);
     const unsigned form = !raw ? 0 : r < 0 ? FORMS : form_of_size((size_t)r);
     if (r >= 0 && !may_see(w, t, OF_TYPE, 0, true, OPENED, since, now) && !w->oracle.off)
@@ -703,7 +691,7 @@ void tensors_list(struct program *p)
     uint64_t cookie = 0;
     unsigned times[TENSORS] = {0};
     const uint32_t since = tensors_now(k->w);
-    (void)kernel_begin(p);
+    kernel_begin(p);
     int r = tree_opendir(k->t, FOLDER, &d);
     while (r == 0 && (r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0) {
         for (int t = 0; t < TENSORS; t++)
