@@ -131,6 +131,19 @@ def run(*command, limit=LIMIT, **options):
     return done
 
 
+def works(*command, **options):
+    """Run a command that succeeds, and prints nothing on standard error. Returns its output."""
+    done = run(*command, **options)
+    assert (done.returncode, done.err) == (0, ''), f'{command}: {done.returncode}: {done.out}{done.err}'
+    return done.out
+
+
+def sample(name='sample.gguf'):
+    """Make the sample model, and return its path."""
+    works(os.path.join(SOURCE, 'scripts/make-sample'), path(name))
+    return path(name)
+
+
 def enterable(place):
     """True if every user can enter this directory."""
     place = os.path.realpath(place)

@@ -72,38 +72,20 @@ shell_tool('gio-save', 'gio save "$1" < "$3"', 'gio')
 shell_tool('ed', r'printf "1c\n%s\n.\nw\nq\n" "$2" | ed "$1"', 'ed')
 
 
-# ---- Python ----
-
-def python_tool(name):
-    def register(function):
-        @tool(name)
-        def run(path, line):
-            try:
-                function(path, line)
-            except OSError as e:
-                if not any(text in str(e) for text in ERRORS):
-                    raise
-                return False
-            return True
-        return run
-    return register
-
-
-@python_tool('python-write')
-def python_write(path, line):
-    mountlib.put(path, line + '\n')
-
-
-@python_tool('python-replace')
-def python_replace(path, line):
-    with open(path + '.tmp', 'w', encoding='utf-8') as file:
-        file.write(line + '\n')
-        os.fsync(file.fileno())
-    try:
-        os.replace(path + '.tmp', path)
-    finally:
-        if os.path.exists(path + '.tmp'):
-            os.unlink(path + '.tmp')
+REPLACE = '''
+import os, sys
+name, line = sys.argv[1:]
+with open(name + '.tmp', 'w') as file:
+    file.write(line + '\\n')
+    os.fsync(file.fileno())
+try:
+    os.replace(name + '.tmp', name)
+finally:
+    if os.path.exists(name + '.tmp'):
+        os.unlink(name + '.tmp')
+'''
+shell_tool('python-write', """python3 -c 'import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2] + "\\n")' "$1" "$2" """)
+shell_tool('python-replace', f'python3 -c "{REPLACE}" "$1" "$2"')
 
 
 # ---- editors ----

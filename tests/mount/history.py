@@ -18,10 +18,6 @@ ROOT = os.getuid() == 0
 ALL = samples.keys() + samples.odd() + [(b'nodot', Value('u8', 3))]
 
 
-def entries(file):
-    return [entry for entry in editlib.entries(get(file))[0] if entry.key != editlib.RESERVE]
-
-
 class Case(unittest.TestCase):
     def setUp(self):
         self.state = mountlib.path('state')

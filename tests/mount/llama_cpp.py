@@ -5,7 +5,6 @@ import json
 import os
 import random
 import struct
-import subprocess
 import unittest
 
 import ggufmodel as gguf
@@ -32,8 +31,7 @@ EMBEDDINGS = {
 
 def keys():
     """Return the keys of the sample, with its vocabulary, for a smaller model."""
-    file = mountlib.path('sample.gguf')
-    subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), file], check=True, stdout=subprocess.DEVNULL)
+    file = mountlib.sample()
     kv = dict(gguf.read(mountlib.get(file)).kv)
     os.unlink(file)
     for name, number in {
@@ -103,8 +101,7 @@ def apart(ours, others):
 
 
 def shell(script, *arguments):
-    done = mountlib.run('sh', '-c', script, 'sh', *arguments)
-    assert (done.returncode, done.err) == (0, ''), f'{script}: {done.err}'
+    mountlib.works('sh', '-c', script, 'sh', *arguments)
 
 
 @unittest.skipUnless(os.path.isdir(os.path.join(MODULES, 'node-llama-cpp')), 'no node-llama-cpp in GGUFS_LLAMA_CPP')

@@ -21,7 +21,7 @@ import mountlib
 import samples
 import shelflib
 from editlib import Gate, needs_gate, read, write
-from mountlib import GGUFS, Foreground, Mount, fails, run
+from mountlib import Foreground, GGUFS, Mount, fails, run, works
 
 ROOT = os.getuid() == 0
 needs_namespaces = unittest.skipUnless(mountlib.has_namespaces(), 'may not make a mount namespace')
@@ -268,8 +268,7 @@ class Unmount(Case):
             with open(os.path.join(at, 'info'), 'rb') as file:
                 self.failed(at, f'ggufs: {at}: is in use; to see by whom: fuser -vm {at}\n')
                 file.read(1)
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual((done.returncode, done.err), (0, ''))
+            works(GGUFS, '--unmount', at)
 
     def test_written_and_ended(self):
         """Pending edits are in the file when --unmount returns, and the daemon has ended."""
@@ -281,8 +280,7 @@ class Unmount(Case):
             with mount as at:
                 for place in places:
                     write(at + place, 'general.name', 'pending' + place)
-                done = run(GGUFS, '--unmount', at)
-                self.assertEqual((done.returncode, done.err), (0, ''))
+                works(GGUFS, '--unmount', at)
                 self.assertEqual(select.select([mount.life], [], [], 0)[0], [mount.life])
                 for place, model in places.items():
                     self.assertEqual(shelflib.value(model), b'pending' + place.encode())
@@ -299,8 +297,7 @@ class Unmount(Case):
                 self.failed(at, f'ggufs: {at}: not saved: ', 'general.name',
                             f'ggufs: {at}: not unmounted: an edit could not be written: ')
                 os.rename(aside, model)
-                done = run(GGUFS, '--unmount', at)
-                self.assertEqual((done.returncode, done.err), (0, ''))
+                works(GGUFS, '--unmount', at)
             self.assertEqual(shelflib.value(model), b'pending')
 
     def test_refused(self):
@@ -325,8 +322,7 @@ class Unmount(Case):
         there = self.folder()
         with Mount(self.model) as at:
             self.assertEqual(run('mount', '--bind', at, there).returncode, 0)
-            done = run(GGUFS, '--unmount', there)
-            self.assertEqual((done.returncode, done.err), (0, ''))
+            works(GGUFS, '--unmount', there)
             self.assertEqual(read(at, 'general.architecture'), b'llama\n')
 
     def test_no_mount(self):

@@ -5,7 +5,6 @@ import contextlib
 import mmap
 import os
 import random
-import subprocess
 import unittest
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -61,9 +60,7 @@ def reader(seed, at, wanted):
 
 class Readers(unittest.TestCase):
     def setUp(self):
-        self.source = mountlib.path('sample.gguf')
-        subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), self.source],
-                       check=True)
+        self.source = mountlib.sample()
         file = mountlib.get(self.source)
         with mountlib.Mount(self.source, '-o', 'ro') as at:
             self.wanted = list(contents(at, gguf.read(file), file))

@@ -60,8 +60,7 @@ def play(test, text, folder):
 
 def sample(folder):
     """Return the sample, with NaN in a tensor, and another model: the same with other bytes."""
-    ours, other = (os.path.join(folder, name) for name in ('sample.gguf', 'other.gguf'))
-    subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), ours], check=True, stdout=subprocess.DEVNULL)
+    ours, other = mountlib.sample(os.path.join(folder, 'sample.gguf')), os.path.join(folder, 'other.gguf')
     model = gguf.read(mountlib.get(ours))
     nan = struct.pack('<3f', float('nan'), float('inf'), float('nan'))
     for path, name, change in ((ours, b'blk.0.ffn_norm.weight', lambda data: data[:40] + nan + data[52:]),

@@ -44,8 +44,7 @@ def run(*command, **options):
 
 class Run(unittest.TestCase):
     def succeeds(self, command, cwd):
-        done = run('sh', '-c', command, cwd=cwd)
-        self.assertEqual((done.returncode, done.err), (0, ''), command)
+        mountlib.works('sh', '-c', command, cwd=cwd)
 
     def check(self, root, at, *arguments, cwd):
         """Check that the mount exists, and that the printed unmount command works from the
@@ -119,8 +118,7 @@ class Readme(unittest.TestCase):
     def test_first(self):
         """The first lines, once the package is installed."""
         home = mountlib.folder_at('first')
-        made = run(os.path.join(mountlib.SOURCE, 'scripts/make-sample'), os.path.join(home, 'model.gguf'))
-        self.assertEqual(made.returncode, 0, made.err)
+        mountlib.sample('first/model.gguf')
         lines = self.block('scripts/package ').splitlines()
         self.assertLessEqual(len(lines), 5)
         path = os.path.dirname(shutil.which(mountlib.GGUFS))

@@ -15,7 +15,7 @@ import numpy as np
 import samples
 from editlib import opened, until
 from ggufmodel import Tensor
-from mountlib import fails, run
+from mountlib import fails, run, works
 from tensorcase import Case, f16, f32, q8
 
 Q8_0, F32 = 8, 0
@@ -116,9 +116,6 @@ class Names(Views):
         os.close(raw)
         os.close(whole)
 
-    def write_new(self, name, view, data):
-        mountlib.put(self.tensor(name, view), data)
-
     def test_the_folder_stays(self):
         """The directory is the same before and after it becomes a tensor."""
         self.mount()
@@ -126,7 +123,7 @@ class Names(Views):
         inside = os.open(self.tensor('new'), os.O_RDONLY)
         ino = os.fstat(inside).st_ino
         for view, data in (('type', b'F32\n'), ('shape', b'1\n'), ('raw', f32(1))):
-            self.write_new('new', view, data)
+            mountlib.put(self.tensor('new', view), data)
         self.sync()
         self.assertEqual(os.stat(self.tensor('new')).st_ino, ino)
         with open(os.open('f32', os.O_RDONLY, dir_fd=inside), 'rb') as found:
@@ -147,8 +144,7 @@ class Tools(Views):
                         ['sh', '-c', 'cat "$1" > "$2"', 'sh', source, a], ['cp', '--sparse=always', zeros, a]):
             with self.subTest(command):
                 self.write('a.weight', 'raw', b'before')
-                done = run(*command)
-                self.assertEqual((done.returncode, done.err), (0, ''))
+                works(*command)
                 self.assertEqual(self.get('a.weight'), bytes(6) if zeros in command else b'SOURCE')
         self.set(b'a.weight', data=bytes(6))
         self.check()
@@ -170,8 +166,7 @@ class Tools(Views):
         if shutil.which('rsync'):
             commands.append(('synced', ['rsync', '-a', '-X', '--inplace', backup + '/', self.tensor('synced')]))
         for name, command in commands:
-            done = run(*command)
-            self.assertEqual((done.returncode, done.err), (0, ''), name)
+            works(*command)
             self.want.tensors.append((name.encode(), Q8_0, (64, 4), q8(4)))
             self.sync()
         self.check()

@@ -5,25 +5,19 @@ import filecmp
 import json
 import os
 import shutil
-import subprocess
 import unittest
 
 import ggufmodel as gguf
 import mountlib
 from editlib import place, sync
 from ggufmodel import Value, array
-
-
-def output(*command, **options):
-    return subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=mountlib.LIMIT, **options).stdout
+from mountlib import works
 
 
 class Tools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.source = mountlib.path('sample.gguf')
-        output(os.path.join(mountlib.SOURCE, 'scripts/make-sample'), cls.source)
+        cls.source = mountlib.sample()
         cls.model = gguf.read(mountlib.get(cls.source))
         cls.mount = mountlib.Mount(cls.source)
         cls.at = cls.mount.__enter__()
@@ -48,12 +42,12 @@ class Tools(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('jq'), 'no jq here')
     def test_jq(self):
-        name = output('jq', '-r', '."general.name".value', self.inside('metadata.json'))
-        self.assertEqual(name, b'ggufs sample\n')
-        count = output('jq', '."tokenizer.ggml.tokens".value | length',
+        name = works('jq', '-r', '."general.name".value', self.inside('metadata.json'))
+        self.assertEqual(name, 'ggufs sample\n')
+        count = works('jq', '."tokenizer.ggml.tokens".value | length',
                        self.inside('metadata.json'))
-        self.assertEqual(count, b'512\n')
-        shown = json.loads(output('jq', '[.[].nbytes] | add', self.inside('tensors.json')))
+        self.assertEqual(count, '512\n')
+        shown = json.loads(works('jq', '[.[].nbytes] | add', self.inside('tensors.json')))
         self.assertEqual(shown, sum(len(tensor.data) for tensor in self.model.tensors))
 
     COPIES = {'tar': 'mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -', 'rsync': 'rsync -a "$1/" "$2"',
@@ -65,10 +59,10 @@ class Tools(unittest.TestCase):
                 if not shutil.which(name):
                     self.skipTest(f'no {name} here')
                 copy = mountlib.path(name)
-                output('sh', '-c', script, 'sh', self.at, copy)
+                works('sh', '-c', script, 'sh', self.at, copy)
                 self.same_tree(copy)
                 if name == 'rsync':
-                    self.assertEqual(output('rsync', '-ai', self.at + '/', copy), b'')
+                    self.assertEqual(works('rsync', '-ai', self.at + '/', copy), '')
 
 
 BASE = [(b'general.architecture', Value('string', b'llama'))]
@@ -93,8 +87,7 @@ def tools():
 
 class Attributes(unittest.TestCase):
     def copy(self, text, source, to):
-        done = mountlib.run('bash', '-c', text, 'bash', source, to, mountlib.folder)
-        self.assertEqual((done.returncode, done.err), (0, ''), text)
+        works('bash', '-c', text, 'bash', source, to, mountlib.folder)
 
     def keys(self, model):
         return gguf.read(mountlib.get(model)).kv

@@ -15,11 +15,10 @@ import unittest
 import mountlib
 import samples
 from shelflib import shards
-from mountlib import GGUFS, run
+from mountlib import GGUFS, run, works
 
 SOURCE = pathlib.Path(mountlib.SOURCE)
 MADE = pathlib.Path(os.environ['GGUFS_PACKAGING'])
-BUILD = MADE.parent.parent
 FILES = {
     'bin/ggufs', 'libexec/ggufs-open', 'lib/systemd/user/ggufs@.service', 'share/man/man1/ggufs.1',
     'share/bash-completion/completions/ggufs', 'share/zsh/site-functions/_ggufs',
@@ -33,11 +32,6 @@ def planned(build, prefix):
     text = subprocess.run(['meson', 'introspect', '--installed', build], check=True,
                           capture_output=True, text=True).stdout
     return {os.path.relpath(name, prefix) for name in json.loads(text).values()}
-
-
-def plain(done):
-    if done.returncode != 0 or done.out or done.err:
-        raise AssertionError(f'{done.args}: {done.returncode} {done.out}{done.err}')
 
 
 class Install(unittest.TestCase):
@@ -60,7 +54,7 @@ class Install(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('desktop-file-validate'), 'no desktop-file-validate')
     def test_desktop_entry(self):
-        plain(run('desktop-file-validate', MADE / 'ggufs.desktop'))
+        works('desktop-file-validate', MADE / 'ggufs.desktop')
 
     @unittest.skipUnless(shutil.which('systemd-analyze'), 'no systemd-analyze')
     def test_systemd_unit(self):
@@ -106,7 +100,7 @@ class Install(unittest.TestCase):
         self.assertFalse(os.path.exists(at))
         for killed in (False, True):
             os.mkdir(at)
-            plain(run(GGUFS, model, at))
+            works(GGUFS, model, at)
             daemon = mountlib.daemon(at)
             if killed:
                 os.kill(daemon, signal.SIGKILL)
@@ -170,7 +164,7 @@ class Open(unittest.TestCase):
     def clean(self):
         for row in list(mountlib.mounts()):
             if row[0].startswith(os.fsencode(self.home)):
-                plain(run(GGUFS, '--unmount', os.fsdecode(row[0])))
+                works(GGUFS, '--unmount', os.fsdecode(row[0]))
         shutil.rmtree(self.home)
 
     def open(self, model, **more):
@@ -203,7 +197,7 @@ class Open(unittest.TestCase):
         other = mountlib.put('other/it is.gguf', samples.editable())
         self.assertEqual(self.shown(other), at + '~2')
         # A mount that has ended leaves nothing behind once the next model is opened.
-        plain(run(GGUFS, '--unmount', at))
+        works(GGUFS, '--unmount', at)
         self.assertEqual(self.shown(other), at + '~2')
         self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is~2', 'it is~2'])
 
