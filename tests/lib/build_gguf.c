@@ -234,11 +234,11 @@ static uint32_t type_id_of(const char *name)
 
 static void described_tensor(struct build *b, const char *text)
 {
-    char name[64], type[16], shape[128];
+    char name[128], type[16], shape[128];
     uint64_t dims[8], n_elem = 1;
     unsigned long long n, off;
     uint32_t n_dims = 0;
-    const int fields = sscanf(text, ">%63s %15s %127[^ |] %llu %llu", name, type, shape, &n, &off);
+    const int fields = sscanf(text, ">%127s %15s %127[^ |] %llu %llu", name, type, shape, &n, &off);
     if (fields < 3)
         abort();
     for (char *p = shape; *p && *p != '-'; p += *p == 'x')
