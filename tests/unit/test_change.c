@@ -10,6 +10,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
+#include "parsed.h"
 
 /* The model used by all tests: keys a, b and c, then two special keys and two of ggufs' own. */
 static struct gguf *model(uint8_t **image)
@@ -19,10 +20,7 @@ static struct gguf *model(uint8_t **image)
     build_text(&b, "a:u32=1|b=two|c:u32=3|general.architecture=test|general.alignment:u32=64|"
                    "split.no:u16=0|ggufs.reserve=   ");
     *image = build_finish(&b, &n);
-    struct source s = source_mem(*image, n);
-    struct gguf *g = NULL;
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    return g;
+    return gguf_in(*image, n);
 }
 
 /*

@@ -10,6 +10,7 @@
 
 #include "changes.h"
 #include "model/store.h"
+#include "soak.h"
 
 enum { F32 = 0, Q4_0 = 2, Q4_2 = 4, Q8_0 = 8, F64 = 28 };
 
@@ -88,31 +89,24 @@ struct place {
 
 static uint64_t seed = 1;
 
-static uint64_t draw(uint64_t n)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed % n;
-}
-
 /* Draw random pieces in ascending order. Some are adjacent; some start where the previous piece
  * ends in its log. */
 static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
 {
     size_t n = 0;
-    for (uint64_t at = draw(20); at < BYTES;) {
-        struct tensor_piece p = {at, 1 + draw(12), draw(LOG - BYTES), logs[draw(2)]};
+    for (uint64_t at = soak_draw(&seed, 20); at < BYTES;) {
+        struct tensor_piece p = {at, 1 + soak_draw(&seed, 12), soak_draw(&seed, LOG - BYTES),
+                                 logs[soak_draw(&seed, 2)]};
         const struct tensor_piece *last = n ? &ret[n - 1] : NULL;
         p.len = p.len < BYTES - at ? p.len : BYTES - at;
-        if (last && draw(2)) {
+        if (last && soak_draw(&seed, 2)) {
             p.log = last->log;
             p.src = last->src + last->len;
         }
         if (p.src + p.len > LOG)
             p.src = 0;
         ret[n++] = p;
-        at += p.len + (draw(2) ? draw(9) : 0);
+        at += p.len + (soak_draw(&seed, 2) ? soak_draw(&seed, 9) : 0);
     }
     return n;
 }
@@ -175,7 +169,7 @@ TEST("random pieces over earlier ones give the bytes of a plain array")
             tensor_content_unref(old);
             old = now;
         }
-        size_t less = 1 + draw(BYTES - 1); /* the tensor becomes shorter */
+        size_t less = 1 + soak_draw(&seed, BYTES - 1); /* the tensor becomes shorter */
         CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, less, old, NULL, 0, &now), 0);
         check(now, shown, less);
         tensor_content_unref(now);

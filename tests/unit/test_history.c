@@ -169,25 +169,20 @@ struct list {
 
 static uint64_t state;
 
-static unsigned draw(unsigned n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(state >> 33) % n;
-}
-
 static void change_one(struct list *l)
 {
-    unsigned i = l->n ? draw(l->n) : 0, k = draw(KEYS), to = draw(l->n + 1), way = draw(4);
+    unsigned i = l->n ? soak_draw(&state, l->n) : 0, k = soak_draw(&state, KEYS),
+             to = soak_draw(&state, l->n + 1), way = soak_draw(&state, 4);
     for (unsigned j = 0; j < l->n && way == 0; j++)
         if (l->key[j] == k)
             way = 1;
     if (way == 1 && l->n) {
-        l->value[i] = draw(3);
+        l->value[i] = soak_draw(&state, 3);
     } else if (way == 0) { /* add a key anywhere */
         memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
         memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
         l->key[to] = k;
-        l->value[to] = draw(3);
+        l->value[to] = soak_draw(&state, 3);
         l->n++;
     } else if (l->n) { /* remove or move a key */
         k = l->key[i];
@@ -226,20 +221,21 @@ static void random_edits(uint64_t seed)
     int64_t at = 1000;
     uint64_t states = 0;
     state = seed;
-    bool big = draw(2);
+    bool big = soak_draw(&state, 2);
     home_setup(&x);
     for (unsigned i = 0; i < EDITS; i++) {
         struct list then = now;
-        for (unsigned k = draw(4); k < 4; k++)
+        for (unsigned k = soak_draw(&state, 4); k < 4; k++)
             change_one(&then);
         struct gguf *a = model_of(&now, big, true), *b = model_of(&then, big, true);
-        const bool changes = edit_keys_id(a) != edit_keys_id(b), lands = !changes || draw(6);
-        const int64_t step = draw(3) ? 3 : 100;
+        const bool changes = edit_keys_id(a) != edit_keys_id(b),
+                   lands = !changes || soak_draw(&state, 6);
+        const int64_t step = soak_draw(&state, 3) ? 3 : 100;
         if (changes)
             CU_ASSERT_EQUAL(begin_save(&x.h, a, b, at + step, 0, NULL), 0);
         if (changes && lands && (step > 10 || states == 0))
             of[states++] = now;
-        if (changes && lands && draw(3)) /* or else killed before the end */
+        if (changes && lands && soak_draw(&state, 3)) /* or else killed before the end */
             x.h.ended = at + step;
         if (changes && lands)
             at += step;

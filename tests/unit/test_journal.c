@@ -18,6 +18,7 @@
 #include "edit/open.h"
 #include "model_dir.h"
 #include "put_journal.h"
+#include "soak.h"
 
 #define U ((uint64_t)64 << 10)
 enum { NAME_SUM = 8, BEFORE = 16, AFTER = 24, SUM = 32, ROW_HEAD = 16 };
@@ -73,26 +74,21 @@ static int recover(const struct work *w, struct edit_recovered *found)
     return r;
 }
 
-static uint32_t draw(void)
-{
-    static uint64_t state = 7;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 33);
-}
-
 /* ---- incomplete journals ---- */
 
 TEST("a truncated or damaged journal is not applied")
 {
     struct work w;
     struct edit_recovered found;
+    uint64_t state = 7;
     begin(&w, EDIT_BYTES | EDIT_ADDED);
     for (size_t i = 0; i < 300; i++) {
-        size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
+        size_t n = i < 100 ? soak_draw(&state, (unsigned)w.n) : w.n,
+               at = soak_draw(&state, (unsigned)w.n);
         if (i >= 100 && i % 4) /* in the journal's head, or at the beginning of its first row */
-            at = draw() % (i % 2 ? JOURNAL_HEAD + 100 : JOURNAL_HEAD);
+            at = soak_draw(&state, i % 2 ? JOURNAL_HEAD + 100 : JOURNAL_HEAD);
         uint8_t was = w.journal[at];
-        w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
+        w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << soak_draw(&state, 8));
         put_file(w.x.dir, JOURNAL, w.journal, n);
         w.journal[at] = was;
         put_file(w.x.dir, NAME, w.x.old, w.x.old_n);

@@ -11,6 +11,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
+#include "parsed.h"
 #include "quant/types.h"
 #include "gguf/value.h"
 
@@ -26,16 +27,6 @@ static void image_free(struct content *im)
 {
     gguf_free(im->g);
     free(im->bytes);
-}
-
-static void image_parse(struct content *im)
-{
-    struct err e = {0};
-    struct source s = source_mem(im->bytes, im->n);
-    im->g = NULL;
-    if (gguf_parse(&s, 0, &im->g, &e) < 0)
-        (void)printf("\n%s\n", e.msg);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(im->g);
 }
 
 static void put_tensors(struct build *b)
@@ -55,7 +46,7 @@ static void make_model(struct content *im, bool tensors, bool no_tail, uint32_t 
         put_tensors(&b);
     b.no_tail = no_tail;
     im->bytes = build_finish(&b, &im->n);
-    image_parse(im);
+    im->g = gguf_in(im->bytes, im->n);
 }
 
 /* ---- the reserve ---- */
@@ -80,7 +71,7 @@ static void step(struct content *im, uint32_t n, const struct edit_options *o,
     new.n = (size_t)s.size;
     new.bytes = malloc(new.n);
     CU_ASSERT_EQUAL(s.read(&s, 0, new.bytes, new.n), 0);
-    image_parse(&new);
+    new.g = gguf_in(new.bytes, new.n);
     *flags = (struct edit_plan){.same = p.same, .inplace = p.inplace};
     moved_by = new.g->data_off - im->g->data_off;
     for (uint32_t i = 0; i < new.g->n_tensors; i++) {
@@ -326,8 +317,7 @@ TEST("a header that becomes too large with its reserve is refused")
     struct build b = build_of(3, false);
     put_tensors(&b);
     CLEANUP(free_it) uint8_t *bytes = build_finish(&b, &n);
-    struct source s = source_mem(bytes, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    g = gguf_in(bytes, n);
     struct buf value = {.data = malloc(1), .len = GGUF_MAX_HEADER - 65536};
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_set(&c, "large", 5, GGUF_STRING, &value, NULL), 0);

@@ -7,16 +7,9 @@
 
 #include "base/bytes.h"
 #include "diff/print.h"
+#include "soak.h"
 
 enum { MOST = 40 };
-
-static uint64_t state;
-
-static unsigned draw(unsigned n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(state >> 33) % n;
-}
 
 /* Return the length of the longest common subsequence, computed with the textbook table. */
 static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
@@ -52,15 +45,15 @@ static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, co
 
 TEST("random sequences are compared with the fewest changes")
 {
-    state = 1;
+    uint64_t state = 1;
     for (unsigned times = 0; times < 20000; times++) {
         uint64_t a[MOST], b[MOST];
-        size_t n = draw(MOST + 1), m = draw(MOST + 1);
-        unsigned letters = 1 + draw(6);
+        size_t n = soak_draw(&state, MOST + 1), m = soak_draw(&state, MOST + 1);
+        unsigned letters = 1 + soak_draw(&state, 6);
         for (size_t i = 0; i < n; i++)
-            a[i] = draw(letters);
+            a[i] = soak_draw(&state, letters);
         for (size_t i = 0; i < m; i++)
-            b[i] = draw(letters);
+            b[i] = soak_draw(&state, letters);
         struct hunks h = {0};
         CU_ASSERT_EQUAL_FATAL(sequence_diff(a, n, b, m, &h), 0);
         CU_ASSERT_EQUAL(check(a, n, b, m, &h), n + m - 2 * common(a, n, b, m));

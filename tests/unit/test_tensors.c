@@ -7,6 +7,7 @@
 #include "changes.h"
 #include "cu_test.h"
 #include "model_dir.h"
+#include "parsed.h"
 #include "quant/types.h"
 
 enum { Q8_0 = 8, UNKNOWN = QUANT_N_TYPES };
@@ -89,8 +90,7 @@ static void split_by(const char *key)
     build_num(&b, key, GGUF_U16, 2);
     build_tensor(&b, "a", F32, SHAPE(1), "abcd", 4);
     CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
-    struct source s = source_mem(image, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    g = gguf_in(image, n);
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, &e), -EOPNOTSUPP);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "merge"));
