@@ -237,10 +237,7 @@ static void value_line(struct buf *out, const char *name, double v, bool single)
 {
     size_t from = out->len;
     buf_printf(out, "%-*s", NAME, name);
-    if (single)
-        text_f32(out, (float)v, &float_names_text);
-    else
-        text_f64(out, v, &float_names_text);
+    text_float(out, v, single, &float_names_text);
     pad(out, from, NAME + VALUE);
     buf_char(out, '\n');
 }
@@ -288,7 +285,7 @@ static void bin_lines(struct buf *out, const struct moments *m, const struct spr
     for (int i = 0; i < LINES; i++) {
         size_t from = out->len;
         double edge = i == 0 ? -INFINITY : m->mean + std * (i - LINES / 2) / 4;
-        text_f64(out, edge == 0 ? 0 : edge, &float_names_text);
+        text_float(out, edge == 0 ? 0 : edge, false, &float_names_text);
         pad(out, from, DOUBLE + 1);
         buf_printf(out, "%*" PRIu64 " ", COUNT, count[i]);
         from = out->len;
@@ -370,14 +367,11 @@ void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct 
     before_fields(g, t, out);
     if (m) {
         bool any = m->n > 0;
-        const float single[] = {m->min, m->max, moments_absmax(m)};
-        const double twice[] = {m->mean, any ? deviation(m) : 0};
-        for (size_t i = 0; i < 5; i++) {
+        const double shown[] = {(double)m->min, (double)m->max, m->mean, any ? deviation(m) : 0,
+                                (double)moments_absmax(m)};
+        for (size_t i = 0; i < COUNT(shown); i++) {
             buf_char(out, '\t');
-            if (i == 2 || i == 3)
-                text_f64(out, any ? twice[i - 2] : NAN, &float_names_text);
-            else
-                text_f32(out, any ? single[i < 2 ? i : 2] : NAN, &float_names_text);
+            text_float(out, any ? shown[i] : (double)NAN, i != 2 && i != 3, &float_names_text);
         }
         buf_printf(out, "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, m->zeros, m->nan, m->inf);
     } else {

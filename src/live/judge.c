@@ -309,10 +309,9 @@ static void put_value(struct buf *out, const struct quant_value *v)
 {
     if (v->kind == QUANT_INTEGER)
         buf_printf(out, "%" PRId64, v->i64);
-    else if (v->kind == QUANT_DOUBLE)
-        text_f64(out, v->f64, &float_names_text);
     else
-        text_f32(out, v->f32, &float_names_text);
+        text_float(out, v->kind == QUANT_DOUBLE ? v->f64 : (double)v->f32, v->kind == QUANT_FLOAT,
+                   &float_names_text);
 }
 
 static int needs_importances(const struct quant_type *t, struct err *e)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON (RFC 8259): metadata values, on one line with ", " between elements, and whole texts.
+ * Writes JSON (RFC 8259): metadata values, on one line with ", " between elements, and whole texts.
+ * text.c reads it.
  *
  * All bytes survive: valid UTF-8 is copied (characters unsafe on a terminal are escaped), and a
  * byte that is not part of valid UTF-8 becomes the lone surrogate escape \udcXX (Python's
@@ -15,6 +16,9 @@
 #include "base/err.h"
 #include "gguf/value.h"
 
+/* Return the length of the run at p that needs no escaping in a JSON string: ordinary ASCII, and
+ * valid UTF-8 that is safe to show on a terminal. */
+size_t json_run(const uint8_t *p, size_t n);
 /* Append n bytes as a JSON string, with its quotes. */
 void json_string(struct buf *out, const void *bytes, size_t n);
 
@@ -61,62 +65,5 @@ struct buf *json_item(struct json *j, const char *name);
 void json_text(struct json *j, const char *name, const char *text);
 /* Add a string member whose text, of any length, is made safe to print. */
 void json_shown(struct json *j, const char *name, const char *text);
-
-/*
- * ---- reading ----
- *
- * Reads the values of a metadata array's text: one JSON value per line (JSON Lines), or one JSON
- * array over any number of lines.
- *
- *     struct items it = items_begin_text(&r, true);
- *     while ((n = items_next(&it)) > 0)
- *         ... read one value at r.at: reader_string(), reader_word(), items_begin_array() ...
- *     if (n < 0) return n;
- *
- * Numbers are words here (see text/number.h), so they stay exact. Strings are bytes, so bytes that
- * are not UTF-8 survive. Errors are -EINVAL or -EILSEQ with "line N: ..." in r->err.
- */
-
-struct reader {
-    const uint8_t *start; /* start of the text, for line numbers */
-    const uint8_t *at;    /* the next byte */
-    const uint8_t *end;
-    struct err *err; /* may be NULL */
-};
-
-/* Fail at r->at: "line N: ...". Returns code. */
-int reader_fail(const struct reader *r, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Decode the string at r->at, and append it to out (which may be in measure mode). */
-int reader_string(struct reader *r, struct buf *out);
-
-/* Read the word at r->at, which ends before a space, bracket, comma or quote. An empty word is
- * an error. */
-int reader_word(struct reader *r, const uint8_t **word, size_t *n);
-
-static inline bool reader_at(const struct reader *r, uint8_t c)
-{
-    return r->at < r->end && *r->at == c;
-}
-
-void reader_skip_space(struct reader *r);
-
-struct items {
-    struct reader *r;
-    bool bracket; /* [a, b]; else one value per line */
-    bool first;
-};
-
-/* Begin the array at r->at, which starts with "[". */
-struct items items_begin_array(struct reader *r);
-/*
- * Begin the values of a whole text: one per line or, if the text begins with "[" and may_be_array
- * is true, those of an array. Blank lines before a "[" are skipped.
- */
-struct items items_begin_text(struct reader *r, bool may_be_array);
-/* Move to the next value. Returns 1 with r->at at that value, 0 with r->at after the array if no
- * values are left, or -errno. */
-int items_next(struct items *it);
 
 #endif

@@ -86,7 +86,7 @@ static void add_decimal(struct buf *out, bool minus, const char *s)
         buf_printf(out, "%.*s.%.*s", whole, digit, n - whole, digit + whole);
 }
 
-static void add_float(struct buf *out, double v, bool single, const struct float_names *names)
+void text_float(struct buf *out, double v, bool single, const struct float_names *names)
 {
     const double x = fabs(v);
     char s[DECIMAL_MAX];
@@ -98,16 +98,6 @@ static void add_float(struct buf *out, double v, bool single, const struct float
         shortest(x, single, s);
         add_decimal(out, signbit(v), s);
     }
-}
-
-void text_f32(struct buf *out, float v, const struct float_names *names)
-{
-    add_float(out, (double)v, true, names);
-}
-
-void text_f64(struct buf *out, double v, const struct float_names *names)
-{
-    add_float(out, v, false, names);
 }
 
 void text_scalar(struct buf *out, const struct gguf_value *v, const struct float_names *names)
@@ -123,10 +113,7 @@ void text_scalar(struct buf *out, const struct gguf_value *v, const struct float
         buf_str(out, gguf_uint(v) ? "true" : "false");
         break;
     default:
-        if (v->type == GGUF_F32)
-            text_f32(out, (float)gguf_float(v), names);
-        else
-            text_f64(out, gguf_float(v), names);
+        text_float(out, gguf_float(v), v->type == GGUF_F32, names);
     }
 }
 

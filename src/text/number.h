@@ -22,8 +22,8 @@ struct float_names {
 
 extern const struct float_names float_names_text; /* "nan", "inf", "-inf" */
 
-void text_f32(struct buf *out, float v, const struct float_names *names);
-void text_f64(struct buf *out, double v, const struct float_names *names);
+/* Append v, which is a float32 if `single` is true. */
+void text_float(struct buf *out, double v, bool single, const struct float_names *names);
 
 /* Append the text of a value of any kind except string and array. */
 void text_scalar(struct buf *out, const struct gguf_value *v, const struct float_names *names);

@@ -3,6 +3,7 @@
 #include "text/text.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,243 @@ bool type_name_get(const char *name, size_t n, uint32_t *type, uint32_t *elem)
         return plain_type(of, elem);
     *elem = GGUF_ARRAY;
     return true;
+}
+
+/*
+ * ---- JSON values ----
+ *
+ * The text of an array is one JSON value per line (JSON Lines), or one JSON array over any number of
+ * lines. Numbers are words here (number.h), so they stay exact. Strings are bytes, so bytes that are
+ * not UTF-8 survive. Errors are -EINVAL or -EILSEQ with "line N: ...".
+ */
+
+struct reader {
+    const uint8_t *start; /* start of the text, for line numbers */
+    const uint8_t *at;    /* the next byte */
+    const uint8_t *end;
+    struct err *err; /* may be NULL */
+};
+
+/* Fail at r->at: "line N: ...". Returns code. */
+static int reader_fail(const struct reader *r, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int reader_fail(const struct reader *r, int code, const char *fmt, ...)
+{
+    char what[sizeof(r->err->msg)];
+    size_t line = 1;
+    if (!r->err)
+        return code;
+    for (const uint8_t *p = r->start; p < r->at; p++)
+        line += *p == '\n';
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    return err_set(r->err, code, "line %zu: %.480s", line, what);
+}
+
+static bool reader_at(const struct reader *r, uint8_t c)
+{
+    return r->at < r->end && *r->at == c;
+}
+
+static void reader_skip_space(struct reader *r)
+{
+    while (r->at < r->end && is_space(*r->at))
+        r->at++;
+}
+
+static void reader_skip_blanks(struct reader *r)
+{
+    while (r->at < r->end && is_space(*r->at) && *r->at != '\n')
+        r->at++;
+}
+
+/* Return the value of the four hex digits of \uXXXX at p, or -1 if there are fewer digits. */
+static int hex4(const uint8_t *p, const uint8_t *end)
+{
+    char digits[5] = "";
+    memcpy(digits, p, (size_t)(end - p < 4 ? end - p : 4));
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (int)strtoul(digits, NULL, 16) : -1;
+}
+
+static void add_utf8(struct buf *out, uint32_t c)
+{
+    uint8_t s[4];
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        s[i] = (uint8_t)(0x80 | (c & 0x3f));
+    s[0] = (uint8_t)(lead[n] | c);
+    buf_add(out, s, n);
+}
+
+/* Read the second half of a surrogate pair, "\uDC00" to "\uDFFF", at r->at. Returns -1 if there
+ * is none. */
+static int low_half(struct reader *r)
+{
+    if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
+        return -1;
+    int low = hex4(r->at + 2, r->end);
+    if (low < 0xdc00 || low > 0xdfff)
+        return -1;
+    r->at += 6;
+    return low;
+}
+
+/* Read "\uXXXX", with r->at after the u. A low half completes a pair if it follows a high half;
+ * alone, it may be an escaped byte. */
+static int unicode_escape(struct reader *r, struct buf *out)
+{
+    int c = hex4(r->at, r->end);
+    if (c < 0)
+        return reader_fail(r, -EINVAL, "\\u needs four hex digits");
+    r->at += 4;
+    if (c < 0xd800 || c > 0xdfff) {
+        add_utf8(out, (uint32_t)c);
+        return 0;
+    }
+    if (c >= 0xdc80 && c <= 0xdcff) {
+        buf_char(out, (char)(c & 0xff));
+        return 0;
+    }
+    int low = c < 0xdc00 ? low_half(r) : -1;
+    if (low < 0)
+        return reader_fail(r, -EINVAL, "\\u%04x is half of a surrogate pair", (unsigned)c);
+    add_utf8(out, 0x10000 + (((uint32_t)c - 0xd800) << 10) + ((uint32_t)low - 0xdc00));
+    return 0;
+}
+
+/* Read an escape, with r->at at the backslash. */
+static int read_escape(struct reader *r, struct buf *out)
+{
+    static const char plain[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
+    if (r->end - r->at < 2)
+        return reader_fail(r, -EINVAL, "the string is not terminated");
+    uint8_t c = r->at[1];
+    if (c == 'u') {
+        r->at += 2;
+        return unicode_escape(r, out);
+    }
+    const char *known = c ? strchr(plain, c) : NULL;
+    if (!known) {
+        char s[SHOW_MAX];
+        return reader_fail(r, -EINVAL, "'%s' is not an escape", show(s, r->at, 2));
+    }
+    buf_char(out, meant[known - plain]);
+    r->at += 2;
+    return 0;
+}
+
+/* Report a byte that a string must not contain. */
+static int bad_byte(const struct reader *r)
+{
+    uint8_t c = *r->at;
+    if (c == '\n')
+        return reader_fail(r, -EINVAL, "the string is not terminated");
+    if (c < 0x20)
+        return reader_fail(r, -EINVAL, "byte 0x%02x in a string needs an escape", c);
+    return reader_fail(r, -EILSEQ, "byte 0x%02x in a string is not valid UTF-8", c);
+}
+
+/* Decode the string at r->at, and append it to out. */
+static int reader_string(struct reader *r, struct buf *out)
+{
+    if (!reader_at(r, '"'))
+        return reader_fail(r, -EINVAL, "a string in double quotes is expected");
+    r->at++;
+    while (r->at < r->end) {
+        size_t run = json_run(r->at, (size_t)(r->end - r->at));
+        buf_add(out, r->at, run);
+        r->at += run;
+        if (reader_at(r, '"')) {
+            r->at++;
+            return 0;
+        }
+        if (r->at == r->end)
+            break;
+        size_t hidden = utf8_hidden(r->at, (size_t)(r->end - r->at));
+        buf_add(out, r->at, hidden);
+        r->at += hidden;
+        int e = hidden ? 0 : *r->at == '\\' ? read_escape(r, out) : bad_byte(r);
+        if (e < 0)
+            return e;
+    }
+    return reader_fail(r, -EINVAL, "the string is not terminated");
+}
+
+static int unexpected(const struct reader *r, const char *wanted)
+{
+    char s[SHOW_MAX];
+    size_t left = (size_t)(r->end - r->at);
+    if (left == 0)
+        return reader_fail(r, -EINVAL, "%s is expected", wanted);
+    return reader_fail(r, -EINVAL, "%s is expected at '%s'", wanted,
+                       show(s, r->at, left < 20 ? left : 20));
+}
+
+struct items {
+    struct reader *r;
+    bool bracket; /* [a, b]; else one value per line */
+    bool first;
+};
+
+/* Begin the values of a text. Blank lines before a "[" are skipped. */
+static struct items items_begin(struct reader *r)
+{
+    struct reader peek = *r;
+    reader_skip_space(&peek);
+    const bool bracket = reader_at(&peek, '[');
+    if (bracket) {
+        *r = peek;
+        r->at++;
+    }
+    return (struct items){r, bracket, true};
+}
+
+static int next_in_array(struct items *it)
+{
+    struct reader *r = it->r;
+    reader_skip_space(r);
+    if (reader_at(r, ']')) {
+        r->at++;
+        return 0;
+    }
+    if (it->first) {
+        it->first = false;
+        return 1;
+    }
+    if (!reader_at(r, ','))
+        return unexpected(r, "',' or ']'");
+    r->at++;
+    reader_skip_space(r);
+    return reader_at(r, ']') ? unexpected(r, "a value") : 1;
+}
+
+static int next_line(struct items *it)
+{
+    struct reader *r = it->r;
+    if (!it->first) { /* move from the end of a value's line to the next line */
+        reader_skip_blanks(r);
+        if (r->at < r->end && *r->at != '\n')
+            return unexpected(r, "the end of the line");
+        r->at += r->at < r->end;
+    }
+    it->first = false;
+    reader_skip_blanks(r);
+    if (r->at < r->end && *r->at != '\n')
+        return 1;
+    struct reader rest = *r;
+    reader_skip_space(&rest);
+    return rest.at == rest.end ? 0 : reader_fail(r, -EINVAL, "the line is empty");
+}
+
+/* Move to the next value. Returns 1 with r->at at that value, 0 with r->at after the array if no
+ * values are left, or -errno. */
+static int items_next(struct items *it)
+{
+    return it->bracket ? next_in_array(it) : next_line(it);
 }
 
 /* ---- a value from its text ---- */
@@ -230,19 +468,19 @@ static int item_string(struct parse *p)
 
 static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *old)
 {
-    const uint8_t *word;
-    size_t n;
+    const uint8_t *word = p->r.at, *end = word;
     uint64_t bits;
-    struct reader here = p->r;
-    int r = reader_word(&p->r, &word, &n);
-    if (r < 0)
-        return r;
-    r = scan_scalar(type, word, n, &bits);
+    while (end < p->r.end && !is_space(*end) && !memchr(",[]\"", *end, 4))
+        end++;
+    if (end == word)
+        return unexpected(&p->r, "a number or bool");
+    int r = scan_scalar(type, word, (size_t)(end - word), &bits);
     if (r < 0) {
         struct err what = {0};
-        (void)scalar_error(&what, r, type, word, n);
-        return reader_fail(&here, r, "%s", what.msg);
+        (void)scalar_error(&what, r, type, word, (size_t)(end - word));
+        return reader_fail(&p->r, r, "%s", what.msg);
     }
+    p->r.at = end;
     buf_uint(p->out, keep_bits(old, bits), gguf_types[type].width, p->fmt->big);
     return 0;
 }
@@ -255,7 +493,7 @@ static int parse_item(struct parse *p, uint32_t type, const struct gguf_value *o
 /* Write the element type, the count and the elements. */
 static int parse_array(struct parse *p, uint32_t elem, const struct gguf_value *old)
 {
-    struct items it = items_begin_text(&p->r, true);
+    struct items it = items_begin(&p->r);
     struct gguf_walk walk = old ? gguf_walk(old) : (struct gguf_walk){0};
     struct gguf_value item; /* the old element in this place */
     uint64_t count = 0;

@@ -497,10 +497,7 @@ TEST("random floats have the shortest text that reads back")
         memcpy(&d, &bits, sizeof(d));
         if (!(wide ? isfinite(d) : isfinite(f)) || (wide ? d : (double)f) == 0)
             continue;
-        if (wide)
-            text_f64(&b, d, &float_names_text);
-        else
-            text_f32(&b, f, &float_names_text);
+        text_float(&b, wide ? d : (double)f, !wide, &float_names_text);
         buf_char(&b, '\0');
         const char *text = buf_text(&b);
         CU_ASSERT_TRUE_FATAL(wide ? strtod(text, NULL) == d : strtof(text, NULL) == f);
