@@ -255,13 +255,9 @@ void objects_close(struct live *l)
     for (struct link *k = table_each(&l->tensors.by_number, NULL), *next; k; k = next) {
         struct object *o = (struct object *)k;
         next = table_each(&l->tensors.by_number, k);
-        for (struct view_draft *d = o->drafts, *after; d; d = after) {
-            after = d->next;
-            draft_free(d);
-        }
-        free(o->error);
-        free(o->name);
-        free(o);
+        for (struct view_draft *d; (d = o->drafts); draft_free(d))
+            o->drafts = d->next;
+        object_free(l, o);
     }
     table_free(&l->tensors.by_number);
     for (struct log *log; (log = l->logs.now); log_unref(log))

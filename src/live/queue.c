@@ -143,7 +143,7 @@ static int synced(struct live *l, struct request *q, int r, const struct err *e)
 
 int queue_sync(struct live *l, bool all, struct live_wait *w)
 {
-    if (queue_is_idle(l) && !overlay_is_pending(l) && !(all && tensors_wait(l)))
+    if (queue_is_idle(l) && !overlay_is_pending(l) && !(all && !TAILQ_EMPTY(&l->tensors.fresh)))
         return l->astray ? -ESTALE : 0;
     struct request *q = request_new(l, NULL, NULL, NULL);
     if (!q)
@@ -220,13 +220,16 @@ static bool tick(struct pool_job *j, struct timespec *again)
     const struct timespec *next = NULL;
     if (l->made.file && when_past(&l->made.due, 0))
         live_end_made(l);
-    if (l->tensors.due.tv_sec && when_past(&l->tensors.due, 0))
-        tensors_tick(l);
-    if (s->due.tv_sec && when_past(&s->due, 0)) {
-        s->due.tv_sec = 0;
+    const bool adds = l->tensors.due.tv_sec && when_past(&l->tensors.due, 0);
+    const bool writes = s->due.tv_sec && when_past(&s->due, 0);
+    if (adds || writes) {
         struct request *q = request_new(l, NULL, NULL, NULL);
-        if (q)
+        if (q && adds)
+            q->apply = tensors_add;
+        if (q && writes)
             q->when = WHEN_DUE;
+        l->tensors.due.tv_sec = adds ? 0 : l->tensors.due.tv_sec;
+        s->due.tv_sec = writes ? 0 : s->due.tv_sec;
         if (!q || queue_add(l, q, NULL) < 0)
             s->due = when_after(1000);
     }

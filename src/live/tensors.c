@@ -59,7 +59,8 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
     LOCKED(&l->lock);
     struct object *o = object_find(l, number);
     if (o)
-        *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->fresh, o->mtime};
+        *ret = (struct live_folder){o->generation, hidden_rows(o), o->gone, o->fresh && !o->gone,
+                                    o->mtime};
 }
 
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
@@ -93,18 +94,21 @@ static void spare(struct live *l, struct object *o)
     queue_spared(l);
 }
 
-/* True if the write that runs removes a tensor. */
-static bool is_removing(const struct live *l, const struct object *o)
+/* True if a removal is not being written, and no new tensor has the name. */
+static bool can_spare(const struct live *l, const struct object *o)
 {
-    return l->busy && !edit_tensor_numbered(&l->pending, o->number, &(struct edit_tensor){0});
+    size_t n;
+    const char *name = object_name(l, o, &n);
+    return (!l->busy || edit_tensor_numbered(&l->pending, o->number, &(struct edit_tensor){0})) &&
+           !(name && fresh_named(l, name, n));
 }
 
-/* Bring all tensors back whose removal is neither written nor being written. */
+/* Bring all tensors back whose removal can be taken back. */
 static void spare_all(struct live *l)
 {
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
-        if (o->gone && !is_removing(l, o))
+        if (o->gone && can_spare(l, o))
             spare(l, o);
     }
 }
@@ -455,24 +459,6 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
             end_adding(l, q, o, done ? 0 : r, e);
     }
     return 0;
-}
-
-bool tensors_wait(const struct live *l)
-{
-    const struct object *o = TAILQ_FIRST(&l->tensors.fresh);
-    while (o && !o->news)
-        o = TAILQ_NEXT(o, in_fresh);
-    return o;
-}
-
-void tensors_tick(struct live *l)
-{
-    struct request *q = request_new(l, NULL, NULL, NULL);
-    l->tensors.due.tv_sec = 0;
-    if (!q)
-        return;
-    q->apply = tensors_add;
-    (void)queue_add(l, q, NULL);
 }
 
 /* ---- rename ---- */

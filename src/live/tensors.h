@@ -44,8 +44,7 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
 /* Handle rmdir(2): remove a directory with everything in it. The removal is written two seconds
  * later. The last tensor stays (-EPERM), and all are back whose removal is not written yet. */
 int live_tensor_remove(struct live *l, const char *file);
-/* Hide a view for a second, or until it is opened for writing; of
- * a new tensor, drop it. */
+/* Hide a view for a second, or until it is opened for writing; of a new tensor, drop it. */
 int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view);
 
 /* Append to `out` the reason for the last refused edit, or nothing. The second function forgets
@@ -66,9 +65,5 @@ void tensors_removed(struct live *l);
  * edit; if q->when is WHEN_NOW, also those that programs still write. Sets q->failed to the error of
  * one that could not be added. Returns 0. */
 int tensors_add(struct live *l, struct request *q, struct err *e);
-/* True if a fresh tensor was written since it was judged. */
-bool tensors_wait(const struct live *l);
-/* Have fresh tensors judged. Call this at `tensors.due`. */
-void tensors_tick(struct live *l);
 
 #endif

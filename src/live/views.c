@@ -119,6 +119,15 @@ static void drop_expired(struct live *l, struct object *o)
     }
 }
 
+/* Return the draft of a view as it is shown, or NULL. */
+static const struct view_draft *shown_draft(struct live *l, uint32_t tensor, enum tensor_view view)
+{
+    struct object *o = object_find(l, tensor);
+    if (o)
+        drop_expired(l, o);
+    return object_draft(o, view);
+}
+
 /* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
 static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
 {
@@ -197,20 +206,18 @@ static int too_long(const struct view_draft *d, uint64_t limit, struct err *e)
                    tensor_views[d->view].name, (unsigned long long)limit);
 }
 
-/* Read bytes of a draft, over a tensor. *got < n only at its end. */
+/* Read bytes of a draft, over a tensor. *got < n only at its end. Drops and retakes the lock. */
 static int read_draft(struct live *l, const struct view_draft *d, const struct tensor_base *b,
                       uint64_t off, void *dst, size_t n, size_t *got)
 {
     struct tensor_round round = {.view = d->view};
-    int r = 0;
-    lock_take(&l->lock);
     *got = (size_t)within_u64(off, n, d->changed ? d->size : tensor_view_size(b, d->view));
-    if (d->changed)
-        r = extents_copy(&d->written, off, *got, &round.written);
+    int r = d->changed ? extents_copy(&d->written, off, *got, &round.written) : 0;
     lock_drop(&l->lock);
     if (r == 0)
         r = tensor_round_read(&round, b, off, dst, *got);
     tensor_round_free(&round);
+    lock_take(&l->lock);
     return r;
 }
 
@@ -224,7 +231,9 @@ static int check_npy(struct live *l, struct view_draft *d, const struct tensor_b
     int r = 0;
     if (off < d->npy.header || d->npy.header == 0) {
         uint8_t *head = malloc(NPY_MAX_HEADER);
+        lock_take(&l->lock);
         r = head ? read_draft(l, d, b, 0, head, NPY_MAX_HEADER, &n) : -ENOMEM;
+        lock_drop(&l->lock);
         r = r < 0 ? err_sys(e, r, "cannot read what was written") : npy_parse(head, n, &npy, e);
         free(head);
         LOCKED(&l->lock);
@@ -580,11 +589,8 @@ bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint
     if (!atomic_load(&l->tensors.any))
         return false;
     LOCKED(&l->lock);
-    struct object *o = object_find(l, tensor);
-    if (o)
-        drop_expired(l, o);
-    const struct view_draft *d = object_draft(o, view);
-    if (!d || !(d->changed || o->fresh))
+    const struct view_draft *d = shown_draft(l, tensor, view);
+    if (!d || !(d->changed || d->object->fresh))
         return false;
     *ret = d->changed ? d->size : 0;
     return true;
@@ -596,30 +602,15 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
                    uint64_t off, void *dst, size_t n, size_t *got)
 {
     const struct tensor_base b = tensor_base_in(v, tensor);
-    lock_take(&l->lock);
-    struct object *o = object_find(l, tensor);
-    if (o)
-        drop_expired(l, o);
-    struct view_draft *d = object_draft(o, view);
-    if (!d || !d->changed) {
-        lock_drop(&l->lock);
-        return -ESTALE;
-    }
-    d->pins++;
-    o->pins++;
-    lock_drop(&l->lock);
-    int r = read_draft(l, d, &b, off, dst, n, got);
     LOCKED(&l->lock);
-    d->pins--;
-    draft_reap(l, d);
-    object_unpin(l, o);
-    return r;
+    const struct view_draft *d = shown_draft(l, tensor, view);
+    return d && d->changed ? read_draft(l, d, &b, off, dst, n, got) : -ESTALE;
 }
 
 /* ---- close ---- */
 
-/* What a flush or fsync does to what was written to a view. Call with both locks held. Returns LIVE_PARKED, 0 if nothing is to
- * be judged, or -errno. */
+/* What a flush or fsync does to what was written to a view. Call with both locks held. Returns
+ * LIVE_PARKED, 0 if nothing is to be judged, or -errno. */
 static int judge_now(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
 {
     struct view_draft *d = h->d;

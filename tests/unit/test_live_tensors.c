@@ -302,6 +302,11 @@ static const struct script scripts[] = {
      "tensors",
      "rmdir /a; rmdir /b; rmdir /c; list / z; rmdir /z =EPERM; list / 'a b c z'; text /a/raw "
      "abcdefgh; refused /z 'no tensor left'; fsync; forgive /z; good /z"},
+    {"the last tensor cannot be removed, and a removed one whose name is taken stays removed",
+     "tensors",
+     "rmdir /a; rmdir /b; mkdir /b; rmdir /c; rmdir /z =EPERM; list / 'a c z b'; rmdir /b; fsync;"
+     "list / 'a c z'",
+     A C},
     {"a tensor that is removed and made again before that is written gets its place back",
      "tensors",
      "rmdir /b; mkdir /b; put /b/type F32; put /b/shape '2 3'; floats /b/f32 '6 5 4 3 2 1'; fsync;"
