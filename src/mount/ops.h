@@ -23,6 +23,8 @@ struct mnt {
     atomic_bool ending; /* a signal ends the mount: no edit begins, and conversions are cut short */
     bool begun;         /* the first request has been answered */
     atomic_uint replies; /* read_request() */
+    dev_t dev;           /* the mount's device; 0: unknown */
+    unsigned readahead;  /* in KiB */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

@@ -94,47 +94,41 @@ static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
     return got;
 }
 
-/* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
- * Without this flag, one name on a slow disk blocks its whole directory, so the flag is added here
- * to the first reply, which negotiates the protocol. */
-static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
-{
-    struct mnt *m = mnt;
-    struct fuse_init_out *init = !m->begun && n == 2 ? part[1].iov_base : NULL;
-    if (init && part[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(init->flags))
-        init->flags |= FUSE_PARALLEL_DIROPS;
-    if (!m->begun)
-        m->begun = true;
-    atomic_fetch_add(&m->replies, 1);
-    return writev(fd, part, n);
-}
-
-static const struct fuse_custom_io io = {.read = read_request, .writev = write_reply};
-
-/* Answer the kernel's first request in this thread, before the loop starts others. */
-static void first_exchange(struct fuse_session *se)
-{
-    struct fuse_buf buf = {.mem = NULL};
-    if (fuse_session_receive_buf(se, &buf) > 0)
-        fuse_session_process_buf(se, &buf);
-    free(buf.mem);
-}
-
 /* Set the kernel's readahead, the size of its requests for files that are read sequentially.
  * Only root may do this. With 1 MiB instead of 128 KiB, sequential reads cost about half as
- * much. Call this after the first exchange with the kernel, because that exchange lowers an
- * earlier setting. */
-static void set_readahead(dev_t dev, unsigned kib)
+ * much. */
+static void set_readahead(const struct mnt *m)
 {
     char path[64];
-    (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
-                   minor(dev));
-    FILE *f = dev ? fopen(path, "we") : NULL;
+    (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(m->dev),
+                   minor(m->dev));
+    FILE *f = m->dev ? fopen(path, "we") : NULL;
     if (f) {
-        (void)fprintf(f, "%u", kib);
+        (void)fprintf(f, "%u", m->readahead);
         (void)fclose(f);
     }
 }
+
+/* Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS but does not pass it on to the kernel.
+ * Without this flag, one name on a slow disk blocks its whole directory, so the flag is added here
+ * to the first reply, which negotiates the protocol, and with which the kernel sets its readahead. */
+static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
+{
+    struct mnt *m = mnt;
+    const bool first = !m->begun;
+    struct fuse_init_out *init = first && n == 2 ? part[1].iov_base : NULL;
+    if (init && part[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(init->flags))
+        init->flags |= FUSE_PARALLEL_DIROPS;
+    if (first)
+        m->begun = true;
+    atomic_fetch_add(&m->replies, 1);
+    const ssize_t sent = writev(fd, part, n);
+    if (first)
+        set_readahead(m);
+    return sent;
+}
+
+static const struct fuse_custom_io io = {.read = read_request, .writev = write_reply};
 
 /* ---- a mounted session ---- */
 
@@ -142,7 +136,6 @@ struct session {
     const struct mnt_options *o;
     struct mnt m;
     struct fuse_session *se;
-    dev_t dev;     /* the mount's device; 0: unknown */
     sigset_t ends; /* the signals that end the mount */
     struct thread watch;
     pid_t loop;         /* the thread that runs the loop */
@@ -160,7 +153,7 @@ static dev_t device_there(const struct session *s)
 /* Return false if another file system is mounted over the mount, or in its place. */
 static bool is_there(const struct session *s)
 {
-    return device_there(s) == s->dev;
+    return device_there(s) == s->m.dev;
 }
 
 static int write_all(struct session *s)
@@ -251,35 +244,9 @@ static int loop(struct fuse_session *se, const struct mnt_options *o)
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
-/* If the mount is read-only although the user did not request that mode, report the reason. A
- * daemon in the background calls this twice: for standard error and for the log. */
-static void say_read_only(const struct mnt_options *o, const struct shelf *t)
-{
-    char model[SHOW_MAX];
-    if (!shelf_writable(t) && !o->tree.read_only)
-        log_line(LOG_WARNING, "%s: mounted read-only: %s", show(model, o->model, strlen(o->model)),
-                 shelf_why_not(t));
-}
-
-/* Report the mount to the log. */
-static void announce(const struct session *s)
-{
-    const char *model = shelf_path(s->m.shelf), *at = s->o->mountpoint;
-    char path[SHOW_MAX], spot[SHOW_MAX];
-    if (!s->o->cmd.foreground) {
-        log_to_syslog();
-        say_read_only(s->o, s->m.shelf);
-    }
-    (void)show(path, model, strlen(model));
-    log_line(LOG_INFO, "%s: mounted on %s%s", path, show(spot, at, strlen(at)),
-             shelf_writable(s->m.shelf) ? "" : ", read-only");
-}
-
 /* Serve a mounted session until it ends. All requests are answered when this returns. */
 static int serve_mount(struct session *s, struct err *e)
 {
-    first_exchange(s->se);
-    set_readahead(s->dev, s->o->readahead);
     s->loop = gettid();
     int r = thread_start(&s->watch, watch_signals, s);
     if (r < 0)
@@ -291,7 +258,7 @@ static int serve_mount(struct session *s, struct err *e)
     (void)kill(getpid(), SIGTERM);
     thread_join(&s->watch);
     /* the connection has ended although it is mounted: umount -f while programs have files open */
-    const bool cut_off = s->dev && is_there(s);
+    const bool cut_off = s->m.dev && is_there(s);
     shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || cut_off);
     handles_end(&s->m.handles);
     const int lost = shelf_finish(s->m.shelf);
@@ -317,22 +284,30 @@ static int mount_session(struct session *s, struct mnt_options *o, struct err *e
 
 static int run_mounted(struct session *s, struct err *e)
 {
-    char model[SHOW_MAX];
+    char model[SHOW_MAX], path[SHOW_MAX], at[SHOW_MAX];
     const struct mnt_options *o = s->o;
-    s->dev = device_there(s);
-    say_read_only(o, s->m.shelf);
+    const bool writable = shelf_writable(s->m.shelf);
+    const char *why = writable ? "" : shelf_why_not(s->m.shelf), *real = shelf_path(s->m.shelf);
+    s->m.dev = device_there(s);
+    (void)show(model, o->model, strlen(o->model));
+    if (!writable && !o->tree.read_only)
+        log_line(LOG_WARNING, "%s: mounted read-only: %s", model, why);
     int r = fuse_daemonize(o->cmd.foreground);
     if (r < 0)
         r = err_set(e, -EIO, "cannot become a daemon");
     if (r == 0) {
-        announce(s);
+        if (!o->cmd.foreground)
+            log_to_syslog();
+        log_line(LOG_INFO, "%s: mounted on %s%s%s", show(path, real, strlen(real)),
+                 show(at, o->mountpoint, strlen(o->mountpoint)),
+                 writable ? "" : ", read-only: ", why);
         r = serve_mount(s, e);
     }
     if (is_there(s)) /* libfuse unmounts whatever is on the mount point */
         fuse_session_unmount(s->se);
     fuse_session_destroy(s->se);
     if (r < 0 && !o->cmd.foreground) /* standard error is now /dev/null */
-        log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
+        log_line(LOG_ERR, "%s: %s", model, e->msg);
     return r;
 }
 
@@ -358,7 +333,7 @@ static int open_shelf(struct session *s, struct mnt_options *o, struct err *e)
 
 int mnt_run(struct mnt_options *o, struct err *e)
 {
-    struct session s = {.o = o};
+    struct session s = {.o = o, .m.readahead = o->readahead};
     int lock = -1;
     lock_init(&s.m.handles.lock);
     log_take_libfuse();

@@ -83,16 +83,11 @@ static int find_folder(const struct here *h, const char *at, struct path_found *
 
 /* ---- the names in a directory ---- */
 
-/* The names in a directory, sorted bytewise, and their types. */
+/* The names in a directory, sorted bytewise (as alphasort(3) does without setlocale(3)), and their types. */
 struct names {
     struct dirent **at; /* owned, like what they point to */
     size_t n;
 };
-
-static bool is_hidden(const char *name)
-{
-    return name[0] == '.';
-}
 
 static bool named_gguf(const char *name)
 {
@@ -102,18 +97,13 @@ static bool named_gguf(const char *name)
 
 static int not_hidden(const struct dirent *d)
 {
-    return !is_hidden(d->d_name);
+    return d->d_name[0] != '.';
 }
 
 /* Other files take no memory. */
 static int model_or_folder(const struct dirent *d)
 {
     return not_hidden(d) && (d->d_type != DT_REG || named_gguf(d->d_name));
-}
-
-static int by_bytes(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
 }
 
 static void names_free(struct names *n)
@@ -129,7 +119,7 @@ static int names_read(const struct path_found *dir, int (*which)(const struct di
 {
     struct stat st;
     *ret = (struct names){0};
-    const int n = scandirat(dir->fd, ".", &ret->at, which, by_bytes);
+    const int n = scandirat(dir->fd, ".", &ret->at, which, alphasort);
     if (n < 0)
         return -errno;
     ret->n = (size_t)n;
@@ -159,20 +149,15 @@ static bool has_folder(const struct names *n, const char *name, bool links)
 /* ---- making listings ---- */
 
 /* Add an entry. Returns 0 or -ENOMEM. */
-static int add_shown(struct listing *l, enum place_kind kind, const char *shown, const char *at)
+static int add(struct listing *l, enum place_kind kind, const char *name, const char *at)
 {
+    char shown[TREE_NAME_MAX + 1];
+    (void)name_encode(name, strlen(name), shown);
     if (array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry)) < 0)
         return -ENOMEM;
     struct entry *e = &l->entry[l->n++];
     *e = (struct entry){strdup(shown), strdup(at), kind};
     return e->name && e->at ? 0 : -ENOMEM;
-}
-
-static int add(struct listing *l, enum place_kind kind, const char *name, const char *at)
-{
-    char shown[TREE_NAME_MAX + 1];
-    (void)name_encode(name, strlen(name), shown);
-    return add_shown(l, kind, shown, at);
 }
 
 static void entry_free(struct entry *e)
@@ -267,7 +252,7 @@ bool revision_parse(const void *bytes, size_t n, char ret[TREE_NAME_MAX + 1])
     while (end > p && isspace((unsigned char)end[-1]))
         end--;
     n = (size_t)(end - p);
-    if (n == 0 || n > TREE_NAME_MAX || memchr(p, '\0', n) || memchr(p, '/', n) || is_hidden(p))
+    if (n == 0 || n > TREE_NAME_MAX || memchr(p, '\0', n) || memchr(p, '/', n) || *p == '.')
         return false;
     *(char *)mempcpy(ret, p, n) = '\0';
     return true;
@@ -490,13 +475,13 @@ static bool has_extras(const struct shelf_item *i)
 static int list_extras(const struct shelf_item *of, struct listing *l)
 {
     const bool links = of->kind == PLACE_LINKS;
-    int e = links ? 0 : add_shown(l, PLACE_ERROR, "error", "");
+    int e = links ? 0 : add(l, PLACE_ERROR, "error", "");
     for (size_t i = 0; links && e == 0 && i < of->shards; i++) {
         char *name = split_sibling(path_name(of->path), i, of->shards);
-        e = name ? add_shown(l, PLACE_LINK, name, name) : -ENOMEM;
+        e = name ? add(l, PLACE_LINK, name, name) : -ENOMEM;
         free(name);
     }
-    return links || e < 0 ? e : add_shown(l, of->shards ? PLACE_LINKS : PLACE_LINK, "source", "");
+    return links || e < 0 ? e : add(l, of->shards ? PLACE_LINKS : PLACE_LINK, "source", "");
 }
 
 /* Make an item, whose owned members the caller frees even on failure. */

@@ -119,11 +119,6 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
     return 0;
 }
 
-int shelf_finish(struct shelf *s)
-{
-    return s->one ? tree_finish(s->one) : slots_finish(&s->slots);
-}
-
 void shelf_close(struct shelf *s)
 {
     if (!s)
@@ -144,6 +139,27 @@ static void each_use(struct shelf *s, void (*call)(const struct use *u, void *ar
         call(&one, arg);
     else
         slots_each(&s->slots, call, arg);
+}
+
+static void hurry_use(const struct use *u, void *arg)
+{
+    (void)arg;
+    live_hurry(tree_live(u->tree));
+}
+
+static void finish_use(const struct use *u, void *failed)
+{
+    const int e = tree_finish(u->tree);
+    if (e < 0)
+        *(int *)failed = e;
+}
+
+/* All begin to write before the first one is waited for. */
+int shelf_finish(struct shelf *s)
+{
+    each_use(s, hurry_use, NULL);
+    each_use(s, finish_use, &s->slots.failed);
+    return s->slots.failed;
 }
 
 /* A call that writes the edits of several models, and ends with the last of them. */

@@ -457,27 +457,6 @@ void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), v
     (void)close_idle(s, false);
 }
 
-static void hurry(const struct use *u, void *arg)
-{
-    (void)arg;
-    live_hurry(tree_live(u->tree));
-}
-
-static void finish(const struct use *u, void *failed)
-{
-    const int e = tree_finish(u->tree);
-    if (e < 0)
-        *(int *)failed = e;
-}
-
-/* All begin to write before the first one is waited for. */
-int slots_finish(struct slots *s)
-{
-    slots_each(s, hurry, NULL);
-    slots_each(s, finish, &s->failed);
-    return s->failed;
-}
-
 void slots_free(struct slots *s)
 {
     if (s->sweeps)

@@ -58,8 +58,6 @@ struct slots {
 };
 
 void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o);
-/* Write pending edits of all models. Returns 0, or -errno if an edit was lost. */
-int slots_finish(struct slots *s);
 void slots_free(struct slots *s);
 /* Call a function for each open tree, without the lock held. */
 void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
