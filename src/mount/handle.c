@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/bytes.h"
-
 /* A program that has made this many sequential reads is expected to continue reading. */
 enum { RUN_MIN = 2 };
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "mount/proc.h"
 #include "tree/attr.h"
 #include "tree/folder.h"

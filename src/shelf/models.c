@@ -10,7 +10,6 @@
 #include <sys/statfs.h>
 #include <sys/xattr.h>
 
-#include "model/snapshot.h"
 #include "shelf/place.h"
 
 /* ---- entries ---- */

@@ -4,19 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/lock.h"
-#include "model/snapshot.h"
 #include "shelf/slots.h"
 #include "tree/attr.h"
 #include "tree/folder.h"
-#include "tree/history.h"
 
 /* ---- the location of a node ---- */
 

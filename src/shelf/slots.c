@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/bytes.h"

@@ -4,15 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/pool.h"
 #include "check/summary.h"
 #include "edit/history.h"
-#include "tree/folder.h"
 #include "tree/nodes.h"
 
 /* ---- the state of the mount ---- */

@@ -10,11 +10,8 @@
 #include "tree/nodes.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/bytes.h"
 #include "tree/history.h"
 
 /* ---- the kinds of nodes ---- */
@@ -83,19 +80,14 @@ static uint64_t held_key(const struct node *n)
     return ino_make(n->kind == NODE_TENSOR_FILE ? NODE_TENSOR : NODE_WHOLE, n->number, 0);
 }
 
-static struct held *held_of(struct link *l)
-{
-    return l ? (struct held *)((char *)l - offsetof(struct held, link)) : NULL;
-}
-
 /* Return the data held for a node, or NULL. */
 static struct held *find_held(const struct tree *t, const struct node *n)
 {
     const uint64_t key = held_key(n);
     struct link *l = table_first(&t->held, hash_number(key));
-    while (l && held_of(l)->key != key)
+    while (l && ((struct held *)l)->key != key)
         l = table_next(l);
-    return held_of(l);
+    return (struct held *)l;
 }
 
 /* Hold the data of a node for one more open file. Returns NULL if out of memory. */
@@ -128,7 +120,7 @@ void tree_keep_views(void *tree, const struct snapshot *next)
     struct tree *t = tree;
     struct snapshot *now = t->newest.view.snap;
     for (struct link *l = NULL; (l = table_each(&t->held, l)) != NULL;) {
-        struct held *h = held_of(l);
+        struct held *h = (struct held *)l;
         if (is_lost(h, next))
             h->kept = newest_view_as(&t->newest, h->snap ? h->snap : now);
     }
@@ -180,15 +172,6 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
     return v;
 }
 
-static void held_free(struct held *h)
-{
-    if (!h)
-        return;
-    snapshot_unref(h->snap);
-    view_free(&h->kept);
-    free(h);
-}
-
 void tree_let_go(struct tree *t, struct held **h)
 {
     struct held *last = *h;
@@ -201,16 +184,11 @@ void tree_let_go(struct tree *t, struct held **h)
     else
         last = NULL;
     lock_drop(&t->newest.lock);
-    held_free(last);
-}
-
-void node_free(struct tree *t)
-{
-    for (struct link *l = table_each(&t->held, NULL), *next; l; l = next) {
-        next = table_each(&t->held, l);
-        held_free(held_of(l));
-    }
-    table_free(&t->held);
+    if (!last)
+        return;
+    snapshot_unref(last->snap);
+    view_free(&last->kept);
+    free(last);
 }
 
 void node_state(struct tree *t, const struct node *n, struct buf *out)

@@ -22,7 +22,7 @@ enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
 /* The content of a node that programs have open, kept in case the newest state lacks it. */
 struct held {
-    struct link link;
+    struct link link;      /* must come first */
     uint64_t key;          /* held_key() */
     unsigned opens;        /* number of open files */
     struct view kept;      /* what they read if the newest state lacks their content; else empty */
@@ -100,8 +100,6 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
 void tree_let_go(struct tree *t, struct held **h);
 /* Implements leaving() of struct newest: lets open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
-/* Free everything held. */
-void node_free(struct tree *t);
 
 /* If the node shows the state of the mount, append that, as it is now. */
 void node_state(struct tree *t, const struct node *n, struct buf *out);

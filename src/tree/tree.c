@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +13,6 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/pool.h"
 #include "check/filename.h"
 #include "check/summary.h"
@@ -397,7 +395,7 @@ void tree_close(struct tree *t)
     if (!t)
         return;
     work_free(t->work);
-    node_free(t);
+    table_free(&t->held); /* no file is open */
     live_close(t->meta);
     history_close(&t->history);
     newest_free(&t->newest);
