@@ -249,10 +249,14 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     if (!p)
         return;
     p->ino = ino;
+    CLEANUP(shelf_leave) struct use u = {0};
     const uint64_t size = (uint64_t)attr->st_size;
-    answer_unless_parked(p, !(to_set & FUSE_SET_ATTR_SIZE) ? 0
-                            : p->file                      ? tree_truncate(p->file, size, &p->wait)
-                                      : shelf_truncate(shelf_of(req), ino, size, &p->wait));
+    int r =
+        !(to_set & FUSE_SET_ATTR_SIZE) || p->file ? 0 : shelf_enter(shelf_of(req), ino, -EPERM, &u);
+    if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
+        r = p->file ? tree_truncate(p->file, size, &p->wait)
+                    : tree_truncate_unopened(u.tree, ino, size, &p->wait);
+    answer_unless_parked(p, r);
 }
 
 static void op_statfs(fuse_req_t req, UNUSED fuse_ino_t ino)

@@ -27,7 +27,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "shelf/mountinfo.h"
-#include "tree/attr.h"
 
 /* A shelf's directory. */
 struct paths {

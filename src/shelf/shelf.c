@@ -642,13 +642,6 @@ void shelf_release(struct tree_file *f)
 
 /* ---- edits ---- */
 
-int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w)
-{
-    CLEANUP(slot_leave) struct use u;
-    int r = shelf_enter(s, node, -EPERM, &u);
-    return r < 0 ? r : tree_truncate_unopened(u.tree, node, size, w);
-}
-
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file)
 {

@@ -77,8 +77,6 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret);
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
-/* Handle truncate(2) of a file that the caller has not opened. May return LIVE_PARKED. */
-int shelf_truncate(struct shelf *s, uint64_t node, uint64_t size, struct live_wait *w);
 void shelf_release(struct tree_file *f);
 
 /* Begin to use the tree that contains a node, opening the tree if it is closed. Returns 0, -errno if

@@ -34,18 +34,9 @@ static uint64_t row_ino(const struct snapshot *g, const struct node *dir, uint32
                                            : ino_make(NODE_WHOLE, g->number, i);
 }
 
-/* Return the node number of a directory's parent. */
-static uint64_t parent_of(const struct node *dir)
-{
-    return dir->kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
-}
-
 static int check_dir(struct tree *t, const struct snapshot *g, const struct node *n)
 {
-    struct tree_entry e;
-    int r = tensors_facts(t, n).making ? 0
-            : n->kind == NODE_KEY      ? key_attr(t, n->number, NULL, &e)
-                                       : node_check(t, g, n);
+    int r = tensors_facts(t, n).making ? 0 : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
@@ -235,9 +226,8 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie,
                     char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    struct node n = ino_node(d->node);
-    uint64_t at = (*cookie)++;
-    uint64_t ino = at ? parent_of(&n) : d->node;
+    const uint64_t above = ino_node(d->node).kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
+    const uint64_t at = (*cookie)++, ino = at ? above : d->node;
     (void)strcpy(name, at ? ".." : ".");
     brief_entry(t, ino, ino, S_IFDIR, ret);
     return 1;

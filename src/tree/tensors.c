@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "live/views.h"
 #include "tree/attr.h"
+#include "tree/folder.h"
 
 struct live *tensors_live(const struct tree *t)
 {
@@ -123,10 +124,8 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
 
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 {
-    struct live *l = atomic_load(&t->live);
-    if (n->kind == NODE_TENSOR_FILE && tensors_live(t))
-        return live_view_fsync(l, NULL, w);
-    return l ? live_fsync(l, NULL, w) : 0;
+    return n->kind == NODE_TENSOR_FILE && tensors_live(t) ? live_view_fsync(t->meta, NULL, w)
+                                                          : tree_fsyncdir(t, w);
 }
 
 /* ---- names ---- */
