@@ -50,10 +50,11 @@ struct need_list {
     const char *name, *words;
 };
 
-/* A letter of need_shape, and its key; `window`: the key for layers with a sliding window. */
+/* A letter of need_shape, and its key; `window`: the key for layers with a sliding window; `otherwise`:
+ * the product that readers assume if the model has none or, behind a "!", 0. */
 struct need_letter {
     char letter;
-    const char *key, *window;
+    const char *key, *window, *otherwise;
 };
 
 /* Generated from needs.tsv. need_names lists every name that some architecture takes, sorted, without
@@ -222,68 +223,64 @@ struct look {
     struct checker *c;
     const char *block;
     uint64_t number;
-    bool tell;        /* report missing tensors */
-    bool ahead;       /* llama.cpp leaves the block out unless it has a nextn.eh_proj */
-    int experts;      /* the block has experts: 1 yes, 0 no, -1 unknown */
-    int recurrent;    /* the block is recurrent: 1 yes, 0 no, -1 unknown */
-    unsigned present; /* number of tensors that were looked for and exist */
+    bool ahead;    /* llama.cpp leaves the block out unless it has a nextn.eh_proj */
+    int experts;   /* the block has experts: 1 yes, 0 no, -1 unknown */
+    int recurrent; /* the block is recurrent: 1 yes, 0 no, -1 unknown */
 };
 
-static void full_name(const struct look *b, const char *word, size_t n, char dst[96])
-{
-    int at = b->block[0] ? snprintf(dst, 96, "%s.%" PRIu64 ".", b->block, b->number) : 0;
-    bool whole = text_ends((struct text){word, n}, ".bias"), bare = word[n - 1] == '~';
-    (void)snprintf(dst + at, 96 - (size_t)at, "%.*s%s", (int)(n - bare), word,
-                   whole || bare ? "" : ".weight");
-}
+/* Numbers of tensors that were looked for. */
+struct tally {
+    unsigned present, missing;
+};
 
-static bool has_tensor(const struct look *b, const char *word, size_t n)
+/* Write the name of the word's tensor. Returns true if the model has it. */
+static bool has_tensor(const struct look *b, struct text word, char name[96])
 {
-    char name[96];
-    full_name(b, word, n, name);
+    int at = b->block[0] ? snprintf(name, 96, "%s.%" PRIu64 ".", b->block, b->number) : 0;
+    bool bare = word.at[word.len - 1] == '~', whole = bare || text_ends(word, ".bias");
+    (void)snprintf(name + at, 96 - (size_t)at, "%.*s%s", (int)(word.len - bare), word.at,
+                   whole ? "" : ".weight");
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
 /* True if the word's tensor was fused into another tensor that the architecture takes. */
 static bool is_fused(const struct look *b, struct text word)
 {
-    static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
+    static const struct text qkv = {"attn_qkv", 8}, gate_up = {"ffn_gate_up_exps", 16};
+    char name[96];
     if (needs_list("attn_q attn_k attn_v", word))
-        return has_tensor(b, qkv, strlen(qkv));
+        return has_tensor(b, qkv, name);
     return needs_list("ffn_gate_exps ffn_up_exps", word) &&
-           !needs_listed("experts-apart", b->c->arch) && has_tensor(b, gate_up, strlen(gate_up));
+           !needs_listed("experts-apart", b->c->arch) && has_tensor(b, gate_up, name);
 }
 
 /* True if llama.cpp loads the model without the word's tensor, although other readers do not. */
 static bool is_lax(const struct look *b, struct text word)
 {
-    static const char projection[] = "nextn.eh_proj";
-    return b->ahead && (needs_list("attn_q attn_k attn_v", word) ||
-                        !has_tensor(b, projection, strlen(projection)));
+    static const struct text projection = {"nextn.eh_proj", 13};
+    char name[96];
+    return b->ahead &&
+           (needs_list("attn_q attn_k attn_v", word) || !has_tensor(b, projection, name));
 }
 
-/* Count the words from `at` to `end`, and report missing ones if requested. Returns the number of
- * missing ones. */
-static unsigned look_words(struct look *b, const char *at, const char *end)
+/* Count the words from `at` to `end`. tell: report missing ones. */
+static struct tally look_words(const struct look *b, const char *at, const char *end, bool tell)
 {
-    unsigned missing = 0;
+    struct tally t = {0, 0};
     char name[96];
     for (size_t n; at < end; at += n + (at[n] == ' ')) {
         n = strcspn(at, " |)");
+        struct text word = {at, n};
         if (n == 0)
             continue;
-        struct text word = {at, n};
-        if (has_tensor(b, at, n) || is_fused(b, word)) {
-            b->present++;
-            continue;
-        }
-        missing++;
-        full_name(b, at, n, name);
-        if (b->tell)
+        const bool has = has_tensor(b, word, name) || is_fused(b, word);
+        t.present += has;
+        t.missing += !has;
+        if (tell && !has)
             report(b->c, is_lax(b, word) ? CHECK_WARNING : CHECK_ERROR, "tensors",
                    "the required tensor %s is missing", name);
     }
-    return missing;
+    return t;
 }
 
 static bool mentions(const char *at, const char *end, const char *what)
@@ -292,11 +289,12 @@ static bool mentions(const char *at, const char *end, const char *what)
 }
 
 /* Look at the most complete of the alternatives between `at` and `end`. */
-static void look_alternatives(struct look *b, const char *at, const char *end)
+static struct tally look_alternatives(const struct look *b, const char *at, const char *end,
+                                      bool tell)
 {
-    const char *best = at, *best_end = at;
-    unsigned most = 0, least = UINT32_MAX, before = b->present;
-    bool tell = b->tell, ffn = true, all = true;
+    const char *best_at = at, *best_end = at;
+    struct tally best = {0, UINT32_MAX};
+    bool ffn = true, all = true;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= mentions(p, q, "_exps");
@@ -305,38 +303,33 @@ static void look_alternatives(struct look *b, const char *at, const char *end)
     const int experts = ffn && !all && mentions(at, end, "_exps") ? b->experts : -1;
     const char *state = mentions(at, end, "ssm_") ? "ssm_" : "shortconv.";
     const int recurrent = mentions(at, end, state) ? b->recurrent : -1;
-    b->tell = false;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         if ((experts >= 0 && mentions(p, q, "_exps") != (experts > 0)) ||
             (recurrent >= 0 && mentions(p, q, state) != (recurrent > 0)))
             continue;
-        b->present = 0;
-        unsigned missing = look_words(b, p, q);
-        if (b->present > most || (b->present == most && missing < least)) {
-            most = b->present;
-            least = missing;
-            best = p;
+        const struct tally t = look_words(b, p, q, false);
+        if (t.present > best.present || (t.present == best.present && t.missing < best.missing)) {
+            best = t;
+            best_at = p;
             best_end = q;
         }
     }
-    b->tell = tell;
-    b->present = before;
-    (void)look_words(b, best, best_end);
+    return look_words(b, best_at, best_end, tell);
 }
 
-static void look_for(struct look *b, const char *spec)
+/* Look for the tensors of a row. Returns how many of them the model has. */
+static unsigned look_for(const struct look *b, const char *spec, bool tell)
 {
-    while (*spec) {
-        size_t n = strcspn(spec, "(");
-        (void)look_words(b, spec, spec + n);
+    unsigned present = 0;
+    for (size_t n;; spec += n + (spec[n] == ')')) {
+        n = strcspn(spec, "(");
+        present += look_words(b, spec, spec + n, tell).present;
         spec += n;
-        if (*spec != '(')
-            return;
-        n = strcspn(spec, ")");
-        look_alternatives(b, spec + 1, spec + n);
-        spec += n + (spec[n] == ')');
-        spec += *spec == ' ';
+        if (!*spec)
+            return present;
+        n = strcspn(++spec, ")");
+        present += look_alternatives(b, spec, spec + n, tell).present;
     }
 }
 
@@ -380,10 +373,8 @@ static void look_blocks(struct checker *c, const struct need_tensors *row, uint6
                          .ahead = needs_ahead(c, i),
                          .experts = experts_in(c->g, i),
                          .recurrent = recurrent_in(c->g, i, count)};
-        look_for(&b, row->tensors);
-        b.tell = true;
-        if (b.present)
-            look_for(&b, row->tensors);
+        if (look_for(&b, row->tensors, false))
+            (void)look_for(&b, row->tensors, true);
     }
 }
 
@@ -395,13 +386,13 @@ static void rule_tensors(struct checker *c)
     (void)fact_arch_uint(c->g, "block_count", &count);
     for (size_t i = 0; i < COUNT(need_tensors); i++) {
         const struct need_tensors *row = &need_tensors[i];
-        struct look all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
+        struct look all = {.c = c, .block = "", .experts = -1, .recurrent = -1};
         if (!needs_list(row->archs, c->arch))
             continue;
         if (row->block[0])
             look_blocks(c, row, first, count);
         else if (first == 0)
-            look_for(&all, row->tensors);
+            (void)look_for(&all, row->tensors, true);
     }
 }
 
@@ -413,6 +404,7 @@ struct lengths {
     const struct gguf *g;
     struct text arch;
     uint32_t key[128], window[128];
+    const char *otherwise[128];
     bool vocabulary, windows; /* `tokens` is known; layers can have windows */
     uint64_t tokens;
 };
@@ -427,9 +419,8 @@ struct tensor_layer {
 static void lengths_of(const struct gguf *g, struct lengths *l)
 {
     uint64_t window;
-    memset(l, 0xff, sizeof(*l));
-    l->g = g;
-    l->arch = fact_text(g, "general.architecture");
+    *l = (struct lengths){.g = g, .arch = fact_text(g, "general.architecture")};
+    memset(l->key, 0xff, sizeof(l->key));
     l->vocabulary = text_is(fact_text(g, "tokenizer.ggml.model"), "no_vocab")
                         ? fact_arch_uint(g, "vocab_size", &l->tokens)
                         : fact_vocabulary(g, &l->tokens);
@@ -437,86 +428,34 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
     for (size_t i = 0; i < COUNT(need_letters); i++) {
         size_t at = (unsigned char)need_letters[i].letter;
         l->key[at] = fact_arch_key(g, need_letters[i].key);
-        if (need_letters[i].window)
-            l->window[at] = fact_arch_key(g, need_letters[i].window);
+        l->window[at] = fact_arch_key(g, need_letters[i].window);
+        l->otherwise[at] = need_letters[i].otherwise;
     }
 }
 
-/* Get the value of a letter, without the defaults that readers assume. */
-static bool stored(const struct tensor_layer *t, char letter, uint64_t *ret)
-{
-    size_t at = (unsigned char)letter;
-    return (t->window && fact_layer_uint(t->l->g, t->l->window[at], t->number, ret)) ||
-           fact_layer_uint(t->l->g, t->l->key[at], t->number, ret);
-}
-
-/* Compute the length of a head as readers do, from the number of heads in the first layer. */
-static bool head_length(const struct tensor_layer *t, uint64_t *ret)
-{
-    uint64_t width, heads;
-    const struct tensor_layer first = {t->l, 0, false};
-    if (!stored(&first, 'E', &width) || !stored(&first, 'H', &heads))
-        return false;
-    *ret = heads ? width / heads : 0;
-    return true;
-}
-
-static bool quotient(const struct tensor_layer *t, char a, char b, uint64_t *ret)
-{
-    uint64_t x, y;
-    if (!stored(t, a, &x) || !stored(t, b, &y) || y == 0)
-        return false;
-    *ret = x / y;
-    return true;
-}
-
-static bool length(const struct tensor_layer *t, char letter, uint64_t *ret);
-
-static bool product(const struct tensor_layer *t, char a, char b, uint64_t *ret)
-{
-    uint64_t x, y;
-    return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
-}
+static bool evaluate_product(const struct tensor_layer *t, const char **at, uint64_t *ret);
 
 /* Get the value of a letter: the value of its key, or the default that readers assume. Returns
  * false if the value is unknown. */
 static bool length(const struct tensor_layer *t, char letter, uint64_t *ret)
 {
-    bool has = stored(t, letter, ret);
-    switch (letter) {
-    case 'N':
-        *ret = t->l->tokens;
-        return t->l->vocabulary;
-    case 'T':
-        return fact_uint(t->l->g, "tokenizer.ggml.token_type_count", ret);
-    case 'F':
-    case 'H':
-    case 'X':
-        *ret = has ? *ret : 0;
-        return true;
-    case 'G':
-        return has || length(t, 'H', ret);
-    case 'K':
-    case 'V':
-        return has || head_length(t, ret);
-    case 'R':
-        return has || length(t, 'K', ret);
-    case 'k':
-        return (has && *ret) || length(t, 'K', ret);
-    case 'v':
-        return (has && *ret) || length(t, 'V', ret);
-    case 'Z':
-        *ret = has ? *ret : 1;
-        return true;
-    case 'Y':
-        return (has && *ret) || quotient(t, 'F', 'U', ret);
-    case 'S':
-        if (needs_listed("shared-as-feed-forward", t->l->arch))
-            return (has && *ret) || length(t, 'F', ret);
-        return (has && *ret) || product(t, 'Z', 'Y', ret);
-    default:
-        return has;
+    const struct lengths *l = t->l;
+    const size_t at = (unsigned char)letter;
+    const uint64_t layer = letter == 'A' ? 0 : t->number;
+    if (letter == 'N') {
+        *ret = l->tokens;
+        return l->vocabulary;
     }
+    if (letter == 'T')
+        return fact_uint(l->g, "tokenizer.ggml.token_type_count", ret);
+    const bool like_f = letter == 'S' && needs_listed("shared-as-feed-forward", l->arch);
+    const char *otherwise = like_f ? "!F" : l->otherwise[at];
+    const bool has = (t->window && fact_layer_uint(l->g, l->window[at], layer, ret)) ||
+                     fact_layer_uint(l->g, l->key[at], layer, ret);
+    if (!otherwise || !*otherwise || (has && (*ret || *otherwise != '!')))
+        return has;
+    otherwise += *otherwise == '!';
+    return evaluate_product(t, &otherwise, ret);
 }
 
 /* ---- expressions ---- */
@@ -536,10 +475,10 @@ static bool evaluate_product(const struct tensor_layer *t, const char **at, uint
         char letter = (*at)[divide];
         uint64_t n = (uint64_t)(letter - '0');
         *at += divide + 1;
-        if ((letter > '9' && !length(t, letter, &n)) || (divide && n == 0))
+        if ((letter > '9' && !length(t, letter, &n)) || (divide && n == 0 && letter != 'A'))
             known = false;
-        else if (divide)
-            *ret /= n;
+        else if (divide) /* without heads, readers assume a length of 0 */
+            *ret = n ? *ret / n : 0;
         else if (!mul_u64(*ret, n, ret))
             *ret = UINT64_MAX;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares two models: see compare.h. Tensors are compared in two passes, each on all processors
- * (base/pool.h): over the bytes of pairs with the same type and shape, up to the first difference
- * of each; then over the values of pairs that differ.
+ * Compares two models: see compare.h. The bytes of a pair of tensors with the same type and shape are
+ * compared up to the first difference; the values of a pair that differs are compared afterwards. Both
+ * passes run on all processors (base/pool.h).
  */
 #include "diff/compare.h"
 
@@ -182,7 +182,7 @@ struct diff_pass {
     struct tensor_diff *found; /* protected by units_lock() */
     bool values;
     uint64_t all, size; /* bytes (of A) or elements: of the pair, and of a unit, in whole blocks */
-    uint64_t before, total; /* units of the pairs before this one, and of all pairs */
+    uint64_t before, total; /* bytes of the pairs before this one, and of all pairs */
     _Atomic(size_t) side;   /* the side that could not be read */
 };
 
@@ -193,26 +193,6 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
         if (gguf_dim(a, x, i) != gguf_dim(b, y, i))
             return false;
     return x->n_dims == y->n_dims;
-}
-
-/* Return a pass over pair i, with `all` 0 if it has nothing to compare. */
-static struct diff_pass pass_of(const struct diff *d, size_t i, bool values)
-{
-    struct diff_pass w = {.d = d, .p = &d->tensors.of[i], .found = &d->of[i], .values = values};
-    if (!is_both(w.p) || w.found->shape)
-        return w;
-    const struct gguf_tensor *x = pair_tensor(d, w.p, 0), *y = pair_tensor(d, w.p, 1);
-    w.type[0] = gguf_type(x);
-    w.type[1] = gguf_type(y);
-    const bool differ = w.found->type || w.found->bytes;
-    const uint64_t block = w.type[0] && w.type[0]->block_bytes ? w.type[0]->block_bytes : 1;
-    w.size = values ? (uint64_t)PIECE : ROOM / block * block;
-    if (!values)
-        w.all = differ ? 0 : x->nbytes;
-    else if (differ && quant_has_values(w.type[0], d->side[0]->g->fmt.big) &&
-             quant_has_values(w.type[1], d->side[1]->g->fmt.big))
-        w.all = x->n_elem;
-    return w;
 }
 
 /* ---- bytes ---- */
@@ -351,8 +331,9 @@ static int compare_unit(void *arg, uint64_t unit, void *room)
 static void tell_progress(void *arg, uint64_t done, uint64_t all)
 {
     const struct diff_pass *w = arg;
-    (void)all;
-    w->d->opt->progress(w->d->opt->arg, w->before + done, w->total);
+    const double bytes = (double)pair_tensor(w->d, w->p, 0)->nbytes;
+    const double part = (double)done / (double)all * bytes;
+    w->d->opt->progress(w->d->opt->arg, w->before + (uint64_t)part, w->total);
 }
 
 /* Set e to a message that names the unreadable tensor. */
@@ -367,35 +348,20 @@ static int unreadable(const struct diff_pass *w, int r, struct err *e)
                    show(shown, name.at, name.len), strerror(-r));
 }
 
-static uint64_t units_of(const struct diff_pass *w)
+/* Compare the bytes or the values of a pair. */
+static int run_pass(struct diff_pass *w, bool values, struct err *e)
 {
-    return w->all / max_u64(w->size, 1) + (w->all && w->all % w->size != 0);
-}
-
-/* Compare the bytes or the values of all pairs, each pair on all processors. */
-static int run_pass(const struct diff *d, bool values, struct err *e)
-{
-    uint64_t total = 0, before = 0;
-    int r = 0;
-    for (size_t i = 0; i < d->tensors.n; i++) {
-        const struct diff_pass w = pass_of(d, i, values);
-        total += units_of(&w);
-    }
-    for (size_t i = 0; i < d->tensors.n && r == 0; i++) {
-        struct diff_pass w = pass_of(d, i, values);
-        const struct units_watch watch = {.progress = d->opt->progress ? tell_progress : NULL,
-                                          .arg = &w};
-        struct units u = {
-            .n = units_of(&w), .unit = compare_unit, .arg = &w, .room = sizeof(struct diff_room)};
-        w.before = before;
-        w.total = total;
-        w.found->measured = values && u.n;
-        r = u.n ? units_run(&u, &watch) : 0;
-        if (r < 0)
-            (void)unreadable(&w, r, e);
-        before += u.n;
-    }
-    return r;
+    const struct gguf_tensor *x = pair_tensor(w->d, w->p, 0);
+    const uint64_t block = w->type[0] && w->type[0]->block_bytes ? w->type[0]->block_bytes : 1;
+    const struct units_watch watch = {.progress = w->d->opt->progress ? tell_progress : NULL,
+                                      .arg = w};
+    struct units u = {.unit = compare_unit, .arg = w, .room = sizeof(struct diff_room)};
+    w->values = values;
+    w->all = values ? x->n_elem : x->nbytes;
+    w->size = values ? (uint64_t)PIECE : ROOM / block * block;
+    u.n = w->all / w->size + (w->all % w->size != 0);
+    const int r = u.n ? units_run(&u, &watch) : 0;
+    return r < 0 ? unreadable(w, r, e) : 0;
 }
 
 /* ---- all of it ---- */
@@ -412,43 +378,56 @@ double diff_cosine(const struct quant_distance *d)
                : (double)NAN;
 }
 
-static void begin_tensors(struct diff *d)
+/* True if the tensors differ by more than the tolerance. */
+static bool is_changed(const struct tensor_diff *f, double tolerance)
 {
-    for (size_t i = 0; i < d->tensors.n; i++) {
-        const struct pair *p = &d->tensors.of[i];
-        struct tensor_diff *f = &d->of[i];
-        *f = (struct tensor_diff){.max_at = UINT64_MAX};
-        if (!is_both(p))
-            continue;
-        const struct gguf_tensor *x = pair_tensor(d, p, 0), *y = pair_tensor(d, p, 1);
-        f->type = x->type_id != y->type_id;
-        f->shape = !same_shape(d->side[0]->g, x, d->side[1]->g, y);
-        /* The length of an unknown type is also unknown. */
-        f->bytes = !f->type && !f->shape && x->nbytes != y->nbytes;
-    }
+    const bool within = tolerance >= 0 && f->measured && f->apart == 0 &&
+                        (f->sum.differ == 0 || diff_error(&f->sum) <= tolerance);
+    return (f->type || f->shape || f->bytes) && !within;
 }
 
-/* Mark the tensors that differ by more than the tolerance. */
-static void apply_tolerance(struct diff *d)
+/* Compare the tensors of pair i. */
+static int compare_pair(struct diff *d, size_t i, uint64_t before, uint64_t total, struct err *e)
 {
-    const double tolerance = d->opt->tolerance;
-    for (size_t i = 0; i < d->tensors.n; i++) {
-        const struct tensor_diff *f = &d->of[i];
-        const bool within = tolerance >= 0 && f->measured && f->apart == 0 &&
-                            (f->sum.differ == 0 || diff_error(&f->sum) <= tolerance);
-        if ((f->type || f->shape || f->bytes) && !within)
-            d->tensors.of[i].status = DIFF_CHANGED;
-    }
+    struct pair *p = &d->tensors.of[i];
+    struct tensor_diff *f = &d->of[i];
+    const struct gguf *a = d->side[0]->g, *b = d->side[1]->g;
+    const struct gguf_tensor *x = pair_tensor(d, p, 0), *y = pair_tensor(d, p, 1);
+    struct diff_pass w = {.d = d,
+                          .p = p,
+                          .type = {gguf_type(x), gguf_type(y)},
+                          .found = f,
+                          .before = before,
+                          .total = total};
+    int r = 0;
+    f->max_at = UINT64_MAX;
+    f->type = x->type_id != y->type_id;
+    f->shape = !same_shape(a, x, b, y);
+    /* The length of an unknown type is also unknown. */
+    f->bytes = !f->type && !f->shape && x->nbytes != y->nbytes;
+    if (!f->type && !f->shape && !f->bytes)
+        r = run_pass(&w, false, e);
+    f->measured = !d->opt->quick && !f->shape && (f->type || f->bytes) && x->n_elem &&
+                  quant_has_values(w.type[0], a->fmt.big) &&
+                  quant_has_values(w.type[1], b->fmt.big);
+    if (r == 0 && f->measured)
+        r = run_pass(&w, true, e);
+    if (is_changed(f, d->opt->tolerance))
+        p->status = DIFF_CHANGED;
+    return r;
 }
 
 static int compare_tensors(struct diff *d, struct err *e)
 {
-    begin_tensors(d);
-    int r = run_pass(d, false, e);
-    if (r == 0 && !d->opt->quick)
-        r = run_pass(d, true, e);
-    if (r == 0)
-        apply_tolerance(d);
+    uint64_t before = 0, total = 0;
+    int r = 0;
+    for (size_t i = 0; i < d->tensors.n; i++)
+        total += is_both(&d->tensors.of[i]) ? pair_tensor(d, &d->tensors.of[i], 0)->nbytes : 0;
+    for (size_t i = 0; i < d->tensors.n && r == 0; i++)
+        if (is_both(&d->tensors.of[i])) {
+            r = compare_pair(d, i, before, total, e);
+            before += pair_tensor(d, &d->tensors.of[i], 0)->nbytes;
+        }
     return r;
 }
 
