@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <malloc.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #ifndef COMMAND_H
 #define COMMAND_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -2,7 +2,6 @@
 /* Implements --diff: see command_diff.h. */
 #include "command_diff.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,6 @@
 
 #include "diff/print.h"
 #include "shelf/models.h"
-#include "text/json.h"
 
 enum { SAME, DIFFERENT, TROUBLE };
 

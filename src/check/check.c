@@ -9,15 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/sys.h"
 #include "base/pool.h"
 #include "edit/open.h"
-#include "model/snapshot.h"
 #include "quant/types.h"
-#include "check/filename.h"
 #include "check/needs.h"
 
 const char *const check_severity_name[] = {"note", "warning", "error"};

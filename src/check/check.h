@@ -18,7 +18,6 @@
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
-#include "base/pool.h"
 #include "gguf/value.h"
 #include "model/facts.h"
 

@@ -14,9 +14,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "model/facts.h"
-#include "check/filename.h"
 #include "check/needs.h"
-#include "model/snapshot.h"
 
 static void rule_key_syntax(struct checker *c, struct text key, const struct gguf_value *v)
 {

@@ -10,10 +10,8 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
-#include "derive/stats.h"
 #include "model/facts.h"
 #include "quant/quant.h"
-#include "quant/types.h"
 #include "text/json.h"
 #include "text/number.h"
 

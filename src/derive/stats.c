@@ -7,11 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/bytes.h"
 #include "model/facts.h"
-#include "quant/quant.h"
 #include "text/number.h"
 
 /* Move the finite values to the front and count the others. Returns the number of finite values. */

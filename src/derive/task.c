@@ -12,7 +12,6 @@
 
 #include "base/bytes.h"
 #include "base/pool.h"
-#include "derive/stats.h"
 
 /* Bytes hashed and values measured per unit, which takes a few milliseconds. Values are measured in
  * whole stretches. */

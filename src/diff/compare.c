@@ -11,13 +11,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/pool.h"
 #include "base/sys.h"
 #include "derive/stats.h"
-#include "gguf/value.h"
 #include "text/json.h"
 
 /* ---- the two models ---- */
@@ -342,8 +340,6 @@ static int unreadable(const struct diff_pass *w, int r, struct err *e)
     char shown[SHOW_MAX], file[SHOW_MAX];
     const struct text name = gguf_name_of(w->d->side[0]->g, false, w->p->no[0]);
     const char *label = w->d->side[atomic_load(&w->side)]->label;
-    if (r != -EIO)
-        return err_set(e, r, "cannot compare: %s", strerror(-r));
     return err_set(e, r, "%s: tensor '%s': cannot be read: %s", show(file, label, strlen(label)),
                    show(shown, name.at, name.len), strerror(-r));
 }

@@ -6,14 +6,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "model/facts.h"
-#include "text/json.h"
 
 /* ---- sequences ---- */
 
@@ -128,11 +126,14 @@ static struct text pair_title(const struct diff *d, bool keys, const struct pair
 
 /* ---- lines of text ---- */
 
-static const char sign[] = {[DIFF_SAME] = ' ',
-                            [DIFF_CHANGED] = '~',
-                            [DIFF_ONLY_A] = '-',
-                            [DIFF_ONLY_B] = '+',
-                            [DIFF_MOVED] = '>'};
+static const struct {
+    char sign;
+    const char *name, *text; /* in JSON; in the line of counts */
+} statuses[] = {[DIFF_SAME] = {' ', "same", "the same"},
+                [DIFF_CHANGED] = {'~', "changed", "changed"},
+                [DIFF_ONLY_A] = {'-', "only_a", "only in A"},
+                [DIFF_ONLY_B] = {'+', "only_b", "only in B"},
+                [DIFF_MOVED] = {'>', "moved", "moved"}};
 
 /* Start a line with a sign. The text up to end_line() is printed in the sign's colour. */
 static void begin_line(struct out *o, char first)
@@ -302,7 +303,7 @@ static void add_moved(struct out *o, const char *what, bool keys, const struct p
     if (n == 0)
         return;
     const struct text name = pair_title(o->d, keys, &p->of[first]);
-    begin_line(o, sign[DIFF_MOVED]);
+    begin_line(o, statuses[DIFF_MOVED].sign);
     buf_printf(o->text, " %s in another order: %zu, the first is ", what, n);
     show_all(o->text, name.at, name.len);
     end_line(o);
@@ -318,7 +319,7 @@ static void print_key(struct out *o, const struct pair *p)
     const struct text key = pair_title(o->d, true, p);
     struct gguf_value x = pair_value(o->d, p, side_of(p)), y;
     char type[GGUF_TYPE_NAME_MAX];
-    begin_line(o, sign[p->status]);
+    begin_line(o, statuses[p->status].sign);
     buf_char(o->text, ' ');
     show_all(o->text, key.at, key.len);
     if (p->status == DIFF_CHANGED) {
@@ -334,23 +335,17 @@ static void print_key(struct out *o, const struct pair *p)
 
 static void add_counts(struct buf *out, const char *what, const struct pairs *p)
 {
-    static const struct {
-        enum diff_status status;
-        const char *text;
-    } of[] = {{DIFF_CHANGED, "changed"},
-              {DIFF_ONLY_A, "only in A"},
-              {DIFF_ONLY_B, "only in B"},
-              {DIFF_MOVED, "moved"},
-              {DIFF_SAME, "the same"}};
     size_t count[DIFF_STATUSES];
     const char *between = " ";
     pairs_count(p, count);
     buf_printf(out, "%s:", what);
-    for (size_t i = 0; i < COUNT(of); i++)
-        if (count[of[i].status] || of[i].status == DIFF_SAME) {
-            buf_printf(out, "%s%zu %s", between, count[of[i].status], of[i].text);
+    for (size_t i = 1; i <= DIFF_STATUSES; i++) { /* what is the same comes last */
+        const size_t k = i % DIFF_STATUSES;
+        if (count[k] || k == DIFF_SAME) {
+            buf_printf(out, "%s%zu %s", between, count[k], statuses[k].text);
             between = ", ";
         }
+    }
     buf_char(out, '\n');
 }
 
@@ -402,7 +397,7 @@ static void print_tensor(struct buf *out, const struct diff *d, size_t i)
     const bool both = p->no[0] != PAIR_NONE && p->no[1] != PAIR_NONE;
     const struct gguf_tensor *y = both ? pair_tensor(d, p, 1) : x;
     const struct text name = pair_title(d, false, p);
-    buf_printf(out, "%c ", sign[p->status]);
+    buf_printf(out, "%c ", statuses[p->status].sign);
     show_all(out, name.at, name.len);
     buf_char(out, '\t');
     add_types(out, x, y);
@@ -505,29 +500,21 @@ void diff_text(const struct diff *d, bool colours, struct buf *text)
 /* Begin an entry of a list, with its name and status. */
 static void begin_entry(struct json *j, struct text name, enum diff_status s)
 {
-    static const char *const status[] = {[DIFF_SAME] = "same",
-                                         [DIFF_CHANGED] = "changed",
-                                         [DIFF_ONLY_A] = "only_a",
-                                         [DIFF_ONLY_B] = "only_b",
-                                         [DIFF_MOVED] = "moved"};
     json_begin(j, NULL, "{");
     json_string(json_item(j, "name"), name.at, name.len);
-    json_text(j, "status", status[s]);
+    json_text(j, "status", statuses[s].name);
 }
 
 static void json_key(const struct diff *d, struct json *j, const struct pair *p)
 {
-    struct gguf_value v[2];
     char type[GGUF_TYPE_NAME_MAX];
     begin_entry(j, pair_title(d, true, p), p->status);
     for (size_t k = 0; k < 2; k++)
         if (p->no[k] != PAIR_NONE) {
-            v[k] = pair_value(d, p, k);
-            json_text(j, k ? "type_b" : "type_a", gguf_type_name(&v[k], type));
+            const struct gguf_value v = pair_value(d, p, k);
+            json_text(j, k ? "type_b" : "type_a", gguf_type_name(&v, type));
+            json_value(json_item(j, k ? "value_b" : "value_a"), &v);
         }
-    for (size_t k = 0; k < 2; k++)
-        if (p->no[k] != PAIR_NONE)
-            json_value(json_item(j, k ? "value_b" : "value_a"), &v[k]);
     json_end(j);
 }
 
@@ -571,9 +558,6 @@ static void json_tensor(const struct diff *d, struct json *j, size_t i)
             buf_char(json_item(j, k ? "type_b" : "type_a"), '"');
             fact_type_name(pair_tensor(d, p, k), j->out);
             buf_char(j->out, '"');
-        }
-    for (size_t k = 0; k < 2; k++)
-        if (p->no[k] != PAIR_NONE) {
             json_begin(j, k ? "shape_b" : "shape_a", "[");
             fact_shape(d->side[k]->g, pair_tensor(d, p, k), ", ", j->out);
             json_end(j);
