@@ -362,12 +362,6 @@ static int info(const struct command_args *a)
 
 /* ---- --check ---- */
 
-/*
- * With --json, a list with an object for each model:
- *   {"file": PATH, "shards": N (0: not split),
- *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ..., "where": ...}, ...],
- *    "result": "clean|findings|unusable"}
- */
 struct check {
     struct check_options opt;
     bool as_json;

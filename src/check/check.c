@@ -497,16 +497,6 @@ static void tell_values(struct checking *j, const struct part *p, const struct s
                "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread, n);
 }
 
-static int scan_part(struct checking *j, const struct part *p)
-{
-    struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
-    const int r = found ? scan_run(p->g, &p->m.src, &j->watch, found) : -ENOMEM;
-    if (r == 0)
-        tell_values(j, p, found);
-    free(found);
-    return r;
-}
-
 static void scan_all(struct checking *j)
 {
     quant_init();
@@ -514,9 +504,14 @@ static void scan_all(struct checking *j)
         for (uint32_t k = 0; j->part[i].g && k < j->part[i].g->n_tensors; k++)
             j->watch.total += j->part[i].g->tensor[k].nbytes;
     for (size_t i = 0; i < j->n; i++) {
-        const int r = j->part[i].g ? scan_part(j, &j->part[i]) : 0;
+        const struct part *p = &j->part[i];
+        struct scan_result *found = p->g ? calloc(p->g->n_tensors + 1ul, sizeof(*found)) : NULL;
+        const int r = found ? scan_run(p->g, &p->m.src, &j->watch, found) : p->g ? -ENOMEM : 0;
         if (r < 0)
-            cannot(j, j->part[i].m.path, "read", r);
+            cannot(j, p->m.path, "read", r);
+        else if (found)
+            tell_values(j, p, found);
+        free(found);
     }
 }
 

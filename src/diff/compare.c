@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares two models: see compare.h. The bytes of a pair of tensors with the same type and shape are
- * compared up to the first difference; the values of a pair that differs are compared afterwards. Both
- * passes run on all processors (base/pool.h).
+ * Compares two models: see compare.h. The bytes of a pair are compared up to the first difference; if
+ * there is one, the values are compared afterwards.
  */
 #include "diff/compare.h"
 
@@ -47,15 +46,6 @@ void side_free(struct side *s)
     store_unref(s->store);
     gguf_free(s->g);
     *s = (struct side){0};
-}
-
-/* Read bytes [off, off + n) of a tensor's data. Returns 0, or -EIO if the file was truncated or the
- * medium failed. */
-static int side_read(const struct side *s, uint32_t tensor, uint64_t off, void *dst, size_t n)
-{
-    uint64_t at;
-    const struct mapped *m = store_mapped(s->store, tensor, off, n, &at);
-    return sys_read_all(&sys_libc, m->fd, dst, n, at);
 }
 
 /* ---- pairs ---- */
@@ -193,6 +183,19 @@ static bool same_shape(const struct gguf *a, const struct gguf_tensor *x, const 
     return x->n_dims == y->n_dims;
 }
 
+/* Read bytes [off, off + n) of a side's tensor. Returns 0, or -EIO if the file was truncated or the
+ * medium failed. */
+static int read_side(struct diff_pass *w, size_t k, uint64_t off, uint64_t n, struct diff_room *m)
+{
+    uint64_t at;
+    const struct mapped *file =
+        store_mapped(w->d->side[k]->store, w->p->no[k], off, (size_t)n, &at);
+    const int r = sys_read_all(&sys_libc, file->fd, m->bytes[k], (size_t)n, at);
+    if (r < 0)
+        atomic_store(&w->side, k);
+    return r;
+}
+
 /* ---- bytes ---- */
 
 static int compare_bytes(struct diff_pass *w, uint64_t first, uint64_t n, struct diff_room *m)
@@ -203,11 +206,9 @@ static int compare_bytes(struct diff_pass *w, uint64_t first, uint64_t n, struct
     if (known)
         return 0;
     for (size_t k = 0; k < 2; k++) {
-        int r = side_read(w->d->side[k], w->p->no[k], first, m->bytes[k], (size_t)n);
-        if (r < 0) {
-            atomic_store(&w->side, k);
+        int r = read_side(w, k, first, n, m);
+        if (r < 0)
             return r;
-        }
     }
     /* convert B's bytes, which are whole blocks, to A's byte order */
     if (w->d->side[0]->g->fmt.big != w->d->side[1]->g->fmt.big && w->type[0] &&
@@ -221,13 +222,6 @@ static int compare_bytes(struct diff_pass *w, uint64_t first, uint64_t n, struct
 }
 
 /* ---- values ---- */
-
-/* Consecutive elements of one tensor, whose first block is at `data`. */
-struct diff_stretch {
-    const struct quant_type *type;
-    bool big;
-    const uint8_t *data;
-};
 
 static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
 {
@@ -251,12 +245,13 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
     d->apart += !(isnan(a) && isnan(b)) && a != b;
 }
 
-/* Add n values, starting at element `at` of the tensor, which is element `i` of the stretches. */
-static void add_chunk(struct tensor_diff *d, const struct diff_stretch s[2], float values[2][CHUNK],
+/* Add n values, the first of which is element `i` of the room and element `at` of the tensor. */
+static void add_chunk(const struct diff_pass *w, struct tensor_diff *d, struct diff_room *m,
                       uint64_t i, size_t n, uint64_t at)
 {
+    float(*const values)[CHUNK] = m->values;
     for (size_t k = 0; k < 2; k++)
-        floats_read(s[k].type, s[k].big, s[k].data, i, n, values[k]);
+        floats_read(w->type[k], w->d->side[k]->g->fmt.big, m->bytes[k], i, n, values[k]);
     /* Only little-endian floats can be checked quickly. */
     if (HOST_BIG || !quant_all_finite((const uint8_t *)values[0], n) ||
         !quant_all_finite((const uint8_t *)values[1], n)) {
@@ -299,19 +294,13 @@ static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
 static int compare_values(struct diff_pass *w, uint64_t first, uint64_t n, struct diff_room *m)
 {
     struct tensor_diff found = {.max_at = UINT64_MAX};
-    struct diff_stretch s[2];
     for (size_t k = 0; k < 2; k++) {
-        const struct quant_type *t = w->type[k];
-        s[k] = (struct diff_stretch){t, w->d->side[k]->g->fmt.big, m->bytes[k]};
-        int r = side_read(w->d->side[k], w->p->no[k], byte_of(t, first), m->bytes[k],
-                          (size_t)byte_of(t, n));
-        if (r < 0) {
-            atomic_store(&w->side, k);
+        int r = read_side(w, k, byte_of(w->type[k], first), byte_of(w->type[k], n), m);
+        if (r < 0)
             return r;
-        }
     }
     for (uint64_t i = 0; i < n; i += CHUNK)
-        add_chunk(&found, s, m->values, i, (size_t)min_u64(CHUNK, n - i), first + i);
+        add_chunk(w, &found, m, i, (size_t)min_u64(CHUNK, n - i), first + i);
     LOCKED(units_lock());
     add_distance(w->found, &found);
     return 0;
