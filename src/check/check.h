@@ -89,10 +89,8 @@ struct check_options {
  * Check the model at `path`, which may be any file of a split model, or a pipe (edit/open.h), of
  * which only the header is checked. Symbolic links are followed, but the name that is checked is
  * the one in the path. The outcome is "unusable" if a mount would refuse the model; the sink
- * receives the
- * reason as an error of the rule "structure", or "split" if the files do not fit together. A
- * finding is labelled with the path of its file; a finding about a whole split model is labelled
- * with the path of the first file.
+ * receives the reason as an error of the rule "structure", or "split" if the files do not fit
+ * together. A finding is labelled with the path of its file, or of the first one.
  */
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg);

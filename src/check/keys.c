@@ -230,22 +230,18 @@ static void rule_split(struct checker *c)
 
 /* ---- keys that must agree with each other, or with tensors ---- */
 
-static uint64_t layers_of(const struct gguf *g, uint32_t key)
-{
-    const struct gguf_value v = gguf_value(g, &g->kv[key]);
-    return v.type == GGUF_ARRAY ? v.count : 1;
-}
-
 static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_key)
 {
-    uint64_t heads, kv, n = max_u64(layers_of(c->g, heads_key), layers_of(c->g, kv_key));
-    for (uint64_t i = 0; i < n; i++) {
+    const struct gguf_kv *kvs = c->g->kv;
+    const bool layers = kvs[heads_key].type == GGUF_ARRAY || kvs[kv_key].type == GGUF_ARRAY;
+    uint64_t heads, kv;
+    for (uint64_t i = 0; i == 0 || layers; i++) {
         if (!fact_layer_uint(c->g, heads_key, i, &heads) || !fact_layer_uint(c->g, kv_key, i, &kv))
             return;
         if (heads && kv && heads % kv)
             report(c, CHECK_ERROR, at_key(c, kv_key),
                    "%" PRIu64 " heads cannot share %" PRIu64 " KV heads%s", heads, kv,
-                   n > 1 ? " in a layer" : "");
+                   layers ? " in a layer" : "");
     }
 }
 

@@ -22,17 +22,14 @@
 enum { ROOM = 4096 };
 _Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
 
-struct task_unit;
-
 /* A pass over all values of the tensor. */
 struct task_pass {
     struct task *t;
     const struct gguf_tensor *tensor;
     const struct quant_type *type;
     bool big;
-    void (*look)(const struct task_unit *u); /* runs under map_guard() */
-    EVP_MD_CTX *digest;                      /* for a hash */
-    bool failed;                             /* the library reported a failure */
+    int (*look)(void *unit); /* runs under map_guard() */
+    EVP_MD_CTX *digest;      /* for a hash */
     struct {
         struct moments moments;
         struct spread spread;
@@ -55,8 +52,9 @@ static uint64_t parts(uint64_t n, uint64_t size)
     return n / size + (n % size != 0);
 }
 
-static void measure_unit(const struct task_unit *u)
+static int measure_unit(void *arg)
 {
+    const struct task_unit *u = arg;
     struct task_pass *p = u->p;
     for (uint64_t at = u->first; at < u->end; at += STATS_STRETCH) {
         size_t n = (size_t)min_u64(STATS_STRETCH, u->end - at);
@@ -66,18 +64,14 @@ static void measure_unit(const struct task_unit *u)
         else
             moments_add(&p->part[u->no].moments, u->room, n);
     }
+    return 0;
 }
 
-static void draw(const struct task_unit *u)
-{
-    const struct task_pass *p = u->p;
-    picture_pixels(&p->picture, p->type, p->big, u->data, u->no, u->room, p->pixel);
-}
-
-static int look_guarded(void *arg)
+static int draw(void *arg)
 {
     const struct task_unit *u = arg;
-    u->p->look(u);
+    const struct task_pass *p = u->p;
+    picture_pixels(&p->picture, p->type, p->big, u->data, u->no, u->room, p->pixel);
     return 0;
 }
 
@@ -102,7 +96,7 @@ static int do_unit(void *arg, uint64_t no, void *room)
         return r;
     /* Point to where byte 0 would be; only bytes [first, end) are accessed. */
     u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first);
-    r = map_guard(look_guarded, &u);
+    r = map_guard(p->look, &u);
     free(copy);
     return r < 0 ? r : store_check(t->view.store, t->tensor, first, end);
 }
@@ -115,10 +109,11 @@ static int run_units(struct task_pass *p, uint64_t n)
 }
 
 /* Hash a unit's bytes. Must not allocate memory or take a lock. */
-static void hash(const struct task_unit *u)
+static int hash(void *arg)
 {
-    u->p->failed |=
-        EVP_DigestUpdate(u->p->digest, u->data + u->first, (size_t)(u->end - u->first)) != 1;
+    const struct task_unit *u = arg;
+    const size_t n = (size_t)(u->end - u->first);
+    return EVP_DigestUpdate(u->p->digest, u->data + u->first, n) == 1 ? 0 : -EIO;
 }
 
 static int run_hash(struct task_pass *p)
@@ -131,7 +126,7 @@ static int run_hash(struct task_pass *p)
     int r = p->digest && EVP_DigestInit_ex(p->digest, EVP_sha256(), NULL) == 1 ? 0 : -ENOMEM;
     for (uint64_t i = 0; r == 0 && i < n; i++)
         r = atomic_load(p->t->stop) ? -EINTR : do_unit(p, i, NULL);
-    if (r == 0 && (EVP_DigestFinal_ex(p->digest, got, &len) != 1 || p->failed))
+    if (r == 0 && EVP_DigestFinal_ex(p->digest, got, &len) != 1)
         r = -EIO;
     for (unsigned i = 0; i < len; i++)
         buf_printf(&p->t->bytes, "%02x", got[i]);
@@ -168,35 +163,6 @@ static int run_stats(struct task_pass *p)
     if (r == 0)
         stats_text(g, p->tensor, &t->moments, &all, &p->alive, &t->bytes);
     return r;
-}
-
-static void picture_png(const struct picture *p, const float *pixel, struct buf *out);
-
-static int run_picture(struct task_pass *p)
-{
-    p->picture = picture_of(p->t->view.snap->gguf, p->tensor);
-    p->look = draw;
-    p->pixel = malloc((size_t)p->picture.height * p->picture.width * sizeof(*p->pixel));
-    int r = p->pixel ? run_units(p, p->picture.height) : -ENOMEM;
-    if (r == 0)
-        picture_png(&p->picture, p->pixel, &p->t->bytes);
-    return r;
-}
-
-int task_run(struct task *t)
-{
-    const struct gguf *g = t->view.snap->gguf;
-    const struct gguf_tensor *tensor = &g->tensor[t->tensor];
-    struct task_pass p = {.t = t, .tensor = tensor, .type = gguf_type(tensor), .big = g->fmt.big};
-    int r = -EIO;
-    if (store_there(t->view.store, t->tensor, tensor->nbytes) == tensor->nbytes)
-        r = t->what == DERIVED_SHA256    ? run_hash(&p)
-            : t->what == DERIVED_PICTURE ? run_picture(&p)
-                                         : run_stats(&p);
-    free(p.part);
-    alive_free(&p.alive);
-    free(p.pixel);
-    return r < 0 ? r : buf_error(&t->bytes);
 }
 
 /* ---- pictures: the layout ---- */
@@ -397,4 +363,33 @@ static void picture_png(const struct picture *p, const float *pixel, struct buf 
     add_stream(out, pixels.data, n);
     chunk_end(out, begin);
     chunk_end(out, chunk_begin(out, "IEND", 0));
+}
+
+/* ---- any result ---- */
+
+static int run_picture(struct task_pass *p)
+{
+    p->picture = picture_of(p->t->view.snap->gguf, p->tensor);
+    p->look = draw;
+    p->pixel = malloc((size_t)p->picture.height * p->picture.width * sizeof(*p->pixel));
+    int r = p->pixel ? run_units(p, p->picture.height) : -ENOMEM;
+    if (r == 0)
+        picture_png(&p->picture, p->pixel, &p->t->bytes);
+    return r;
+}
+
+int task_run(struct task *t)
+{
+    const struct gguf *g = t->view.snap->gguf;
+    const struct gguf_tensor *tensor = &g->tensor[t->tensor];
+    struct task_pass p = {.t = t, .tensor = tensor, .type = gguf_type(tensor), .big = g->fmt.big};
+    int r = -EIO;
+    if (store_there(t->view.store, t->tensor, tensor->nbytes) == tensor->nbytes)
+        r = t->what == DERIVED_SHA256    ? run_hash(&p)
+            : t->what == DERIVED_PICTURE ? run_picture(&p)
+                                         : run_stats(&p);
+    free(p.part);
+    alive_free(&p.alive);
+    free(p.pixel);
+    return r < 0 ? r : buf_error(&t->bytes);
 }
