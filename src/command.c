@@ -242,7 +242,7 @@ static int find_models(const struct command_args *a, struct models *ret)
     return r;
 }
 
-static int open_model(const struct model_path *m, struct summary *s, struct err *e)
+static int open_header(const struct model_path *m, struct summary *s, struct err *e)
 {
     *s = (struct summary){0};
     int r = m->error ? err_set(e, m->error, "%s", m->why) : summary_open(m->path, s, e);
@@ -278,7 +278,7 @@ static int print_texts(const struct models *all, struct buf *out)
             show_all(out, label, strlen(label));
             buf_str(out, ":\n");
         }
-        const int r = m->mounted ? read_info(m, out, &e) : open_model(m, &s, &e);
+        const int r = m->mounted ? read_info(m, out, &e) : open_header(m, &s, &e);
         if (s.g)
             summary_text(&s, out);
         if (r < 0)
@@ -301,7 +301,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
         const char *label = folder ? command_label(m, folder) : model_label(m);
         struct summary s;
         struct err e = {0};
-        const int r = open_model(m, &s, &e);
+        const int r = open_header(m, &s, &e);
         show_all(&lines, label, strlen(label));
         if (r < 0)
             buf_printf(&lines, "\terror: %s", e.msg);
@@ -324,7 +324,7 @@ static int json(const struct models *all, struct buf *out)
     for (size_t i = 0; i < all->n; i++) {
         struct summary s;
         struct err e = {0};
-        const int r = open_model(&all->model[i], &s, &e);
+        const int r = open_header(&all->model[i], &s, &e);
         json_begin(&j, NULL, "{");
         json_shown(&j, "file", model_label(&all->model[i]));
         if (r < 0)

@@ -402,7 +402,7 @@ static void vocabulary_free(struct vocabulary *v)
 /* With the tokenizer "llama", llama.cpp needs tokens of single bytes for text without tokens of its
  * own, and aborts at the first newline if there is none for it. Merges are those of a gpt2
  * vocabulary, which has no such tokens. */
-static void check_words(struct checker *c, bool bytes)
+static void check_tokens(struct checker *c, bool bytes)
 {
     static const char newline[] = "<0x0A>";
     CLEANUP(vocabulary_free) struct vocabulary v = {0};
@@ -445,7 +445,7 @@ static void rule_tokenizer(struct checker *c)
         if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) && !text_is(pre, "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
-    check_words(c, text_is(model, "llama") && fact_value(c->g, "tokenizer.ggml.merges", &merges));
+    check_tokens(c, text_is(model, "llama") && fact_value(c->g, "tokenizer.ggml.merges", &merges));
 }
 
 static void rule_tokens(struct checker *c)
