@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/bytes.h"
 #include "golden.h"
 
 const struct golden_encode golden_encodes[] = {

@@ -9,10 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/journal.h"

@@ -2,7 +2,6 @@
 /* Reads scripts, and runs them in each commit mode: see script.h. */
 #include "script.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,9 +72,9 @@ int script_errno(const char *name)
 static const struct script_op *find_op(const char *name)
 {
     const struct script_op *op = script_ops;
-    while (op->name && strcmp(op->name, name) != 0)
-        op++;
-    return op->name ? op : NULL;
+    while (op && strcmp(op->name, name) != 0)
+        op = op->next;
+    return op;
 }
 
 /* Split an operation into its words, in place. Returns their number, or UINT_MAX for too many words

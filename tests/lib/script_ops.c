@@ -16,10 +16,22 @@
 #include "tree/nodes.h"
 #include "tree_image.h"
 
-/* Begin an operation. Not all of them need all of this. */
-#define OP(name)                                                \
-    static int op_##name(__attribute__((unused)) struct run *r, \
-                         __attribute__((unused)) char **arg,    \
+struct script_op *script_ops;
+
+/* Begin an operation with at least, and at most so many arguments; with one, the rest of the line.
+ * Not all of them need all of this. */
+#define OP(name, least, most) OP_ROW(name, least, most, false)
+#define REST(name) OP_ROW(name, 1, 1, true)
+#define OP_ROW(name, least, most, rest)                                            \
+    static int op_##name(struct run *r, char **arg, struct tree_wait *w);          \
+    __attribute__((constructor)) static void add_##name(void)                      \
+    {                                                                              \
+        static struct script_op row = {#name, op_##name, least, most, rest, NULL}; \
+        row.next = script_ops;                                                     \
+        script_ops = &row;                                                         \
+    }                                                                              \
+    static int op_##name(__attribute__((unused)) struct run *r,                    \
+                         __attribute__((unused)) char **arg,                       \
                          __attribute__((unused)) struct tree_wait *w)
 
 static uint64_t number(struct run *r, const char *text)
@@ -176,21 +188,21 @@ static bool is_free(struct run *r, const char *name)
     return is;
 }
 
-OP(open)
+OP(open, 3, 8)
 {
     if (!is_free(r, arg[0]))
         return 0;
     return open_path(r, arg[1], flags_of(r, arg + 2), &r->handle[arg[0][0] - 'A']);
 }
 
-OP(note)
+OP(note, 1, 1)
 {
     r->node = handle(r, arg[0])->node;
     return 0;
 }
 
 /* Open by node, as through /proc/self/fd, for which the kernel looks up no name. */
-OP(node)
+OP(node, 2, 8)
 {
     struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];
     if (!is_free(r, arg[0]))
@@ -211,13 +223,13 @@ static int put_bytes(struct handle *h, const void *bytes, size_t n, uint64_t at,
     return got;
 }
 
-OP(write)
+OP(write, 2, 3)
 {
     struct handle *h = handle(r, arg[0]);
     return h->f ? put_bytes(h, arg[1], strlen(arg[1]), arg[2] ? number(r, arg[2]) : h->at, w) : 0;
 }
 
-OP(flush)
+OP(flush, 1, 1)
 {
     struct handle *h = handle(r, arg[0]);
     return h->f ? tree_flush(h->f, &w->wait) : 0;
@@ -244,7 +256,7 @@ void script_release(struct run *r, struct handle *h)
     *h = (struct handle){0};
 }
 
-OP(release)
+OP(release, 1, 1)
 {
     struct handle *h = handle(r, arg[0]);
     if (h->f)
@@ -260,19 +272,19 @@ static int close_handle(struct run *r, struct handle *h, struct tree_wait *w)
     return got;
 }
 
-OP(close)
+OP(close, 1, 1)
 {
     struct handle *h = handle(r, arg[0]);
     return h->f ? close_handle(r, h, w) : 0;
 }
 
-OP(trunc)
+OP(trunc, 2, 2)
 {
     struct handle *h = handle(r, arg[0]);
     return h->f ? tree_truncate(h->f, number(r, arg[1]), &w->wait) : 0;
 }
 
-OP(allocate)
+OP(allocate, 3, 4)
 {
     struct handle *h = handle(r, arg[0]);
     return h->f ? tree_allocate(h->f, arg[3] ? FALLOC_FL_KEEP_SIZE : 0, number(r, arg[1]),
@@ -298,7 +310,7 @@ static size_t floats_of(const char *text, uint8_t bytes[4 * FLOATS])
 }
 
 /* Write over existing bytes; the header of an .npy stays. */
-OP(poke)
+OP(poke, 3, 3)
 {
     uint8_t bytes[4 * FLOATS];
     size_t n = floats_of(arg[2], bytes);
@@ -307,7 +319,7 @@ OP(poke)
 }
 
 /* Write X's at multiples of a step. */
-OP(dots)
+OP(dots, 3, 3)
 {
     struct handle *h = handle(r, arg[0]);
     uint64_t n = number(r, arg[1]), step = number(r, arg[2]);
@@ -318,7 +330,7 @@ OP(dots)
 }
 
 /* Write a whole .npy of float32 with this shape, in C order unless a further argument is given. */
-OP(npy)
+OP(npy, 3, 4)
 {
     uint8_t bytes[128 + 4 * FLOATS] = "\x93NUMPY\x01\x00\x76";
     size_t n = floats_of(arg[2], bytes + 128);
@@ -349,30 +361,30 @@ static int redirect(struct run *r, const char *path, int flags, const void *byte
     return got ? got : closed;
 }
 
-OP(put)
+OP(put, 2, 2)
 {
     return redirect(r, arg[0], O_TRUNC, arg[1], strlen(arg[1]), w);
 }
 
-OP(add)
+OP(add, 2, 2)
 {
     return redirect(r, arg[0], O_APPEND, arg[1], strlen(arg[1]), w);
 }
 
-OP(floats)
+OP(floats, 2, 2)
 {
     uint8_t bytes[4 * FLOATS];
     size_t n = floats_of(arg[1], bytes);
     return redirect(r, arg[0], O_TRUNC, bytes, n, w);
 }
 
-OP(truncate)
+OP(truncate, 2, 2)
 {
     FIND(arg[0]);
     return forget_then(r, &e, w, tree_truncate_unopened(r->t, e.node, number(r, arg[1]), &w->wait));
 }
 
-OP(rm)
+OP(rm, 1, 1)
 {
     uint64_t dir;
     const char *name;
@@ -380,7 +392,7 @@ OP(rm)
     return got < 0 ? got : tree_unlink(r->t, dir, name);
 }
 
-OP(rmdir)
+OP(rmdir, 1, 1)
 {
     uint64_t dir;
     const char *name;
@@ -388,7 +400,7 @@ OP(rmdir)
     return got < 0 ? got : tree_rmdir(r->t, dir, name);
 }
 
-OP(mkdir)
+OP(mkdir, 1, 1)
 {
     struct tree_entry e;
     uint64_t dir;
@@ -407,17 +419,17 @@ static int rename_path(struct run *r, char **arg, unsigned flags, struct tree_wa
     return got < 0 ? got : tree_rename(r->t, from, name, to, new_name, flags, &w->wait);
 }
 
-OP(mv)
+OP(mv, 2, 2)
 {
     return rename_path(r, arg, 0, w);
 }
 
-OP(mvnew)
+OP(mvnew, 2, 2)
 {
     return rename_path(r, arg, RENAME_NOREPLACE, w);
 }
 
-OP(link)
+OP(link, 2, 2)
 {
     struct tree_entry e;
     int got = tree_symlink(r->t, ino_row(0), arg[0], arg[1], &e);
@@ -426,7 +438,7 @@ OP(link)
     return got;
 }
 
-OP(mknod)
+OP(mknod, 1, 1)
 {
     struct tree_entry e;
     int got = tree_mknod(r->t, ino_row(0), arg[0], &e);
@@ -435,14 +447,14 @@ OP(mknod)
     return got;
 }
 
-OP(type)
+OP(type, 2, 2)
 {
     FIND(arg[0]);
     got = tree_setxattr(r->t, e.node, "user.gguf.type", arg[1], strlen(arg[1]), &w->wait);
     return forget_then(r, &e, w, got);
 }
 
-OP(forgive)
+OP(forgive, 1, 2)
 {
     FIND(arg[0]);
     got = tree_removexattr(r->t, e.node, arg[1] ? arg[1] : "user.gguf.error");
@@ -450,14 +462,14 @@ OP(forgive)
     return got;
 }
 
-OP(undo)
+OP(undo, 0, 1)
 {
     const char *number = arg[0] ? arg[0] : "0";
     return tree_setxattr(r->t, ino_row(ROOT_METADATA), "user.gguf.undo", number, strlen(number),
                          &w->wait);
 }
 
-OP(clear)
+OP(clear, 0, 0)
 {
     return tree_history_clear(r->t, NULL);
 }
@@ -483,7 +495,7 @@ static int read_all(struct run *r, const struct handle *h, bool brief, struct bu
     return got;
 }
 
-OP(read)
+OP(read, 2, 2)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct handle *h = handle(r, arg[0]);
@@ -493,7 +505,7 @@ OP(read)
     return got;
 }
 
-OP(text)
+OP(text, 2, 2)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct handle h;
@@ -514,7 +526,7 @@ static char *whole(struct run *r, const char *path, size_t *n)
     return image_text(&m, full, n);
 }
 
-OP(dotted)
+OP(dotted, 3, 3)
 {
     size_t size, n = (size_t)number(r, arg[1]), step = (size_t)number(r, arg[2]);
     char *text = whole(r, arg[0], &size);
@@ -525,7 +537,7 @@ OP(dotted)
     return 0;
 }
 
-OP(values)
+OP(values, 2, 2)
 {
     uint8_t want[4 * FLOATS];
     size_t n, size = floats_of(arg[1], want);
@@ -542,7 +554,7 @@ static void size_is(struct run *r, const struct tree_entry *e, const char *want)
         script_fail(r, "it is %lld", (long long)e->attr.st_size);
 }
 
-OP(size)
+OP(size, 2, 2)
 {
     struct tree_entry e = {0};
     struct handle *h = handle(r, arg[0]);
@@ -552,7 +564,7 @@ OP(size)
     return got;
 }
 
-OP(stat)
+OP(stat, 2, 2)
 {
     FIND(arg[0]);
     size_is(r, &e, arg[1]);
@@ -560,7 +572,7 @@ OP(stat)
     return 0;
 }
 
-OP(gone)
+OP(gone, 1, 11)
 {
     struct tree_entry e;
     for (; *arg; arg++)
@@ -569,7 +581,7 @@ OP(gone)
     return 0;
 }
 
-OP(list)
+OP(list, 0, 11)
 {
     const struct tree_image m = {.t = r->t};
     CLEANUP(buf_free) struct buf want = BUF_INIT;
@@ -601,7 +613,7 @@ static int attribute(struct run *r, const char *path, const char *which, struct 
     return got == -ENODATA ? 0 : got;
 }
 
-OP(attr)
+OP(attr, 3, 3)
 {
     CLEANUP(buf_free) struct buf value = BUF_INIT;
     int got = attribute(r, arg[0], arg[1], &value);
@@ -610,13 +622,13 @@ OP(attr)
     return got;
 }
 
-OP(typed)
+OP(typed, 2, 2)
 {
     char *args[] = {arg[0], (char[]){"user.gguf.type"}, arg[1]};
     return op_attr(r, args, w);
 }
 
-OP(attrs)
+OP(attrs, 2, 2)
 {
     CLEANUP(buf_free) struct buf names = BUF_INIT;
     FIND(arg[0]);
@@ -632,7 +644,7 @@ OP(attrs)
 }
 
 /* Compare the time of a file with the noted time. */
-OP(time)
+OP(time, 2, 2)
 {
     FIND(arg[1]);
     forget(r, &e);
@@ -645,7 +657,7 @@ OP(time)
     return 0;
 }
 
-OP(refused)
+OP(refused, 1, 2)
 {
     CLEANUP(buf_free) struct buf why = BUF_INIT;
     int got = attribute(r, arg[0], "user.gguf.error", &why);
@@ -654,7 +666,7 @@ OP(refused)
     return got;
 }
 
-OP(good)
+OP(good, 1, 1)
 {
     CLEANUP(buf_free) struct buf why = BUF_INIT;
     int got = attribute(r, arg[0], "user.gguf.error", &why);
@@ -663,7 +675,7 @@ OP(good)
     return got;
 }
 
-OP(readlink)
+OP(readlink, 2, 2)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     FIND(arg[0]);
@@ -697,20 +709,20 @@ static struct content shown(const struct run *r)
     return i;
 }
 
-OP(shown)
+REST(shown)
 {
     expect_keys(r, shown(r), arg[0]);
     return 0;
 }
 
-OP(file)
+REST(file)
 {
     expect_keys(r, script_model_file(r), arg[0]);
     return 0;
 }
 
 /* Compare the tensors of the files on the disk. */
-OP(tfile)
+REST(tfile)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     if (!script_model_tensors(r, &text))
@@ -720,7 +732,7 @@ OP(tfile)
     return 0;
 }
 
-OP(fsync)
+OP(fsync, 0, 1)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
     struct tree_file *f = arg[0] ? handle(r, arg[0])->f : NULL;
@@ -741,7 +753,7 @@ OP(fsync)
     return 0;
 }
 
-OP(said)
+OP(said, 1, 1)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     int got = live_undo_said(tree_live(r->t), &said);
@@ -751,7 +763,7 @@ OP(said)
     return got;
 }
 
-OP(states)
+OP(states, 0, 1)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     int got = tree_history(r->t, &text, NULL);
@@ -770,7 +782,7 @@ static void unsaved(struct tree *t, struct buf *out)
     buf_char(out, '\0');
 }
 
-OP(unsaved)
+OP(unsaved, 0, 1)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     unsaved(r->t, &text);
@@ -781,7 +793,7 @@ OP(unsaved)
 }
 
 /* Check that the report has a line for each of these names, and no other. */
-OP(owes)
+OP(owes, 0, 11)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     char line[TREE_NAME_MAX + 4];
@@ -800,13 +812,13 @@ OP(owes)
     return 0;
 }
 
-OP(logged)
+OP(logged, 1, 1)
 {
     script_logged(r, arg[0]);
     return 0;
 }
 
-OP(quiet)
+OP(quiet, 0, 0)
 {
     script_logged(r, NULL);
     return 0;
@@ -814,7 +826,7 @@ OP(quiet)
 
 /* Check how many bytes helpers hold. Text that has become a key's value also counts as long as it
  * can return to a helper. */
-OP(helpers)
+OP(helpers, 1, 1)
 {
     const struct live *l = atomic_load(&r->t->live);
     if (l->helper_bytes != number(r, arg[0]))
@@ -823,7 +835,7 @@ OP(helpers)
 }
 
 /* Check that the tree edits the model, and whether another program has changed the model. */
-OP(edits)
+OP(edits, 1, 1)
 {
     if (!tree_edited(r->t))
         script_fail(r, "it does not edit the model");
@@ -833,7 +845,7 @@ OP(edits)
 }
 
 /* Create, or check and remove, the keys n.0, n.1, ... */
-OP(fill)
+OP(fill, 1, 1)
 {
     const bool make = !arg[1];
     char name[32], text[32], *args[] = {name, text};
@@ -848,7 +860,7 @@ OP(fill)
     return got;
 }
 
-OP(empty)
+OP(empty, 1, 1)
 {
     char *args[] = {arg[0], (char[]){"empty"}};
     return op_fill(r, args, w);
@@ -856,7 +868,7 @@ OP(empty)
 
 /* ---- waiting, time and faults ---- */
 
-OP(wait)
+OP(wait, 0, 0)
 {
     if (r->waited < r->started)
         return tree_waited(&r->waiter[r->waited++], LIVE_PARKED);
@@ -864,7 +876,7 @@ OP(wait)
     return 0;
 }
 
-OP(interrupt)
+OP(interrupt, 0, 1)
 {
     if (r->waited == r->started)
         script_fail(r, "nothing waits");
@@ -873,20 +885,20 @@ OP(interrupt)
     return 0;
 }
 
-OP(later)
+OP(later, 1, 1)
 {
     atomic_fetch_add(&script_ahead, (long)number(r, arg[0]));
     return 0;
 }
 
 /* Timed waits then wake at once, and end when `later` advances the clock. */
-OP(behind)
+OP(behind, 1, 1)
 {
     atomic_fetch_sub(&script_ahead, (long)number(r, arg[0]));
     return 0;
 }
 
-OP(still)
+OP(still, 0, 0)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -903,21 +915,21 @@ static int named(struct run *r, const char *name)
     return code;
 }
 
-OP(hold)
+OP(hold, 0, 0)
 {
     script_gate_open()->hold = true;
     script_gate_close();
     return 0;
 }
 
-OP(held)
+OP(held, 0, 0)
 {
     if (!script_copies_held())
         script_fail(r, "no copy has begun");
     return 0;
 }
 
-OP(go)
+OP(go, 0, 1)
 {
     const int error = named(r, arg[0]);
     struct script_gate *g = script_gate_open();
@@ -927,7 +939,7 @@ OP(go)
     return 0;
 }
 
-OP(fail)
+OP(fail, 0, 1)
 {
     const int error = named(r, arg[0]);
     script_gate_open()->error = error;
@@ -935,7 +947,7 @@ OP(fail)
     return 0;
 }
 
-OP(full)
+OP(full, 0, 1)
 {
     script_gate_open()->full = !arg[0];
     script_gate_close();
@@ -953,29 +965,29 @@ static int touch(const struct run *r, int seconds)
     return utimensat(AT_FDCWD, r->place.model, times, 0) < 0 ? -errno : 0;
 }
 
-OP(alter)
+OP(alter, 0, 0)
 {
     return touch(r, 1000);
 }
 
-OP(restore)
+OP(restore, 0, 0)
 {
     return touch(r, -1000);
 }
 
-OP(finish)
+OP(finish, 0, 0)
 {
     return script_finish(r);
 }
 
-OP(reopen)
+OP(reopen, 0, 0)
 {
     int got = script_finish(r);
     script_start(r);
     return got;
 }
 
-OP(hurry)
+OP(hurry, 0, 1)
 {
     if (arg[0])
         alloc_arm(1, true);
@@ -983,32 +995,3 @@ OP(hurry)
     (void)alloc_disarm();
     return 0;
 }
-
-const struct script_op script_ops[] = {
-    // clang-format off
-    {"open", op_open, 3, 8, false}, {"note", op_note, 1, 1, false}, {"node", op_node, 2, 8, false},
-    {"write", op_write, 2, 3, false}, {"flush", op_flush, 1, 1, false}, {"release", op_release, 1, 1, false},
-    {"close", op_close, 1, 1, false}, {"trunc", op_trunc, 2, 2, false}, {"allocate", op_allocate, 3, 4, false},
-    {"poke", op_poke, 3, 3, false}, {"dots", op_dots, 3, 3, false}, {"npy", op_npy, 3, 4, false},
-    {"put", op_put, 2, 2, false}, {"add", op_add, 2, 2, false}, {"floats", op_floats, 2, 2, false},
-    {"truncate", op_truncate, 2, 2, false}, {"rm", op_rm, 1, 1, false}, {"rmdir", op_rmdir, 1, 1, false},
-    {"mkdir", op_mkdir, 1, 1, false}, {"mv", op_mv, 2, 2, false}, {"mvnew", op_mvnew, 2, 2, false},
-    {"link", op_link, 2, 2, false}, {"mknod", op_mknod, 1, 1, false}, {"type", op_type, 2, 2, false},
-    {"forgive", op_forgive, 1, 2, false}, {"undo", op_undo, 0, 1, false}, {"clear", op_clear, 0, 0, false},
-    {"read", op_read, 2, 2, false}, {"text", op_text, 2, 2, false}, {"dotted", op_dotted, 3, 3, false},
-    {"values", op_values, 2, 2, false}, {"size", op_size, 2, 2, false}, {"stat", op_stat, 2, 2, false},
-    {"gone", op_gone, 1, 11, false}, {"list", op_list, 0, 11, false}, {"attr", op_attr, 3, 3, false},
-    {"typed", op_typed, 2, 2, false}, {"attrs", op_attrs, 2, 2, false}, {"time", op_time, 2, 2, false},
-    {"refused", op_refused, 1, 2, false}, {"good", op_good, 1, 1, false}, {"readlink", op_readlink, 2, 2, false},
-    {"shown", op_shown, 1, 1, true}, {"file", op_file, 1, 1, true}, {"tfile", op_tfile, 1, 1, true},
-    {"fsync", op_fsync, 0, 1, false}, {"said", op_said, 1, 1, false}, {"states", op_states, 0, 1, false},
-    {"unsaved", op_unsaved, 0, 1, false}, {"owes", op_owes, 0, 11, false}, {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false}, {"helpers", op_helpers, 1, 1, false}, {"edits", op_edits, 1, 1, false},
-    {"fill", op_fill, 1, 1, false}, {"empty", op_empty, 1, 1, false}, {"wait", op_wait, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 1, false}, {"later", op_later, 1, 1, false}, {"behind", op_behind, 1, 1, false},
-    {"still", op_still, 0, 0, false}, {"hold", op_hold, 0, 0, false}, {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 1, false}, {"fail", op_fail, 0, 1, false}, {"full", op_full, 0, 1, false},
-    {"alter", op_alter, 0, 0, false}, {"restore", op_restore, 0, 0, false}, {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false}, {"hurry", op_hurry, 0, 1, false}, {0},
-    // clang-format on
-};

@@ -41,10 +41,11 @@ struct script_op {
     int (*run)(struct run *r, char **arg, struct tree_wait *w);
     unsigned least, most; /* minimum and maximum number of arguments */
     bool rest;            /* the rest of the line is one argument */
+    const struct script_op *next;
 };
 
-/* All operations, up to one without a name. */
-extern const struct script_op script_ops[];
+/* The list of all operations. */
+extern struct script_op *script_ops;
 
 /* Make the test fail, and end the script. */
 void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -3,7 +3,6 @@
 #include "cu_test.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "golden.h"
 #include "golden_encode.h"
 #include "quant/encode.h"

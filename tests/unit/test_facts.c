@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* model/facts: single values by key, parameter counts and their labels, and the mix of types. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "build_gguf.h"

@@ -3,7 +3,6 @@
 #include "cu_test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "check/filename.h"

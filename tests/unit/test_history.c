@@ -10,7 +10,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "base/hash.h"
 #include "build_gguf.h"
 #include "changes.h"

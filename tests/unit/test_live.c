@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Open files in metadata/: drafts, handles, closes and releases, types and refusals. See script.h
  * for scripts, test_live_names.c for names. */
-#include <stdlib.h>
 
 #include "script.h"
 

@@ -2,12 +2,10 @@
 /* shelf/mountinfo: the kernel's list of mounts. */
 #include "cu_test.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "shelf/mountinfo.h"
 #include "mount/proc.h"

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
 #include "build_gguf.h"
 #include "model_dir.h"
 #include "put_journal.h"

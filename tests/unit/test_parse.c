@@ -2,7 +2,6 @@
 /* gguf_parse: valid files of every version and layout. test_malformed.c tests refused files. */
 #include "cu_test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"

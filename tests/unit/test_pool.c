@@ -2,13 +2,9 @@
 /* base/pool: jobs take turns; each unit runs once; errors, progress. */
 #include "cu_test.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/pool.h"
 

@@ -2,7 +2,6 @@
 /* tree: contents of files, read at every offset and length. */
 #include "check/summary.h"
 #include "cu_test.h"
-#include "parsed.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,9 +3,7 @@
 #include "cu_test.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/bytes.h"
 #include "diff/print.h"
 #include "soak.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tensor edits (edit/change.h) that are refused. tests/fuzz/fuzz_edit.c plans random ones. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "changes.h"
