@@ -62,6 +62,26 @@ static ssize_t room_for(const struct sys *s, int fd, uint64_t off, size_t n)
     if (fault(s, name, fd, &failed)) \
     return failed
 
+/* A call that only fails. */
+#define PASS(type, name, what, params, fd, ...)   \
+    static type f_##name params                   \
+    {                                             \
+        FAULT(what, fd);                          \
+        return real->name(real, fd, __VA_ARGS__); \
+    }
+PASS(int, flock, "flock", (const struct sys *s, int fd, int how), fd, how)
+PASS(int, seek, "lseek", (const struct sys *s, int fd, uint64_t at, int how, uint64_t *ret), fd, at,
+     how, ret)
+PASS(int, fstat, "fstat", (const struct sys *s, int fd, struct stat *ret), fd, ret)
+PASS(int, fchmod, "fchmod", (const struct sys *s, int fd, mode_t mode), fd, mode)
+PASS(int, fchown, "fchown", (const struct sys *s, int fd, uid_t uid, gid_t gid), fd, uid, gid)
+PASS(ssize_t, fgetxattr, "fgetxattr",
+     (const struct sys *s, int fd, const char *name, void *dst, size_t n), fd, name, dst, n)
+PASS(int, fremovexattr, "fremovexattr", (const struct sys *s, int fd, const char *name), fd, name)
+PASS(int, list, "list",
+     (const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg), dir, fn,
+     arg)
+
 static void note_name(const struct sys *s, int dir, const char *name)
 {
     self(s)->loose |= dir < 0 || strchr(name, '/') || strcmp(name, "..") == 0;
@@ -147,18 +167,6 @@ static int f_settled(const struct sys *s, int fd)
     return 0;
 }
 
-static int f_flock(const struct sys *s, int fd, int how)
-{
-    FAULT("flock", fd);
-    return real->flock(real, fd, how);
-}
-
-static int f_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret)
-{
-    FAULT("lseek", fd);
-    return real->seek(real, fd, off, whence, ret);
-}
-
 static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, int to,
                             uint64_t to_off, size_t n)
 {
@@ -181,12 +189,6 @@ static int f_clone_range(const struct sys *s, int from, uint64_t from_off, int t
     return real->clone_range(real, from, from_off, to, to_off, n);
 }
 
-static int f_fstat(const struct sys *s, int fd, struct stat *ret)
-{
-    FAULT("fstat", fd);
-    return real->fstat(real, fd, ret);
-}
-
 static int f_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     FAULT("fstatat", dir);
@@ -203,18 +205,6 @@ static int f_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
     return r;
 }
 
-static int f_fchmod(const struct sys *s, int fd, mode_t mode)
-{
-    FAULT("fchmod", fd);
-    return real->fchmod(real, fd, mode);
-}
-
-static int f_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
-{
-    FAULT("fchown", fd);
-    return real->fchown(real, fd, uid, gid);
-}
-
 static ssize_t f_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
 {
     FAULT("flistxattr", fd);
@@ -223,24 +213,12 @@ static ssize_t f_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
     return real->flistxattr(real, fd, dst, n);
 }
 
-static ssize_t f_fgetxattr(const struct sys *s, int fd, const char *name, void *dst, size_t n)
-{
-    FAULT("fgetxattr", fd);
-    return real->fgetxattr(real, fd, name, dst, n);
-}
-
 static int f_fsetxattr(const struct sys *s, int fd, const char *name, const void *value, size_t n)
 {
     FAULT("fsetxattr", fd);
     if (self(s)->no_xattr)
         return self(s)->no_xattr;
     return real->fsetxattr(real, fd, name, value, n);
-}
-
-static int f_fremovexattr(const struct sys *s, int fd, const char *name)
-{
-    FAULT("fremovexattr", fd);
-    return real->fremovexattr(real, fd, name);
 }
 
 /* Give a second name to a file that will lose its own. */
@@ -297,12 +275,6 @@ static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode
     FAULT("mkdirat", dir);
     note_name(s, dir, name);
     return real->mkdirat(real, dir, name, mode);
-}
-
-static int f_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
-{
-    FAULT("list", dir);
-    return real->list(real, dir, fn, arg);
 }
 
 void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int error)
