@@ -27,10 +27,7 @@ int tree_waited(struct tree_wait *w, int r);
 
 /* Do what "echo TEXT > metadata/NAME" does, for n bytes. NAME may be KEY:TYPE. */
 int do_write(struct tree *t, const char *name, const void *text, size_t n);
-/* Do what "echo TEXT >> metadata/NAME" does. */
-int do_append(struct tree *t, const char *name, const void *text, size_t n);
-/* Do what truncate -s 0, rm, mv, and setfattr -n user.gguf.type -v TYPE do. */
-int do_truncate(struct tree *t, const char *name);
+/* Do what rm, mv, and setfattr -n user.gguf.type -v TYPE do. */
 int do_unlink(struct tree *t, const char *name);
 int do_rename(struct tree *t, const char *from, const char *to);
 int do_retype(struct tree *t, const char *name, const char *type);
