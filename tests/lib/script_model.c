@@ -74,26 +74,14 @@ static void put_tensors(struct build *b, bool large)
     build_tensor(b, large ? "big" : "z", I8, SHAPE(n), dots, n);
 }
 
-static void put_deep(struct build *b)
-{
-    build_array(b, "a.deep", GGUF_ARRAY, 2);
-    build_item_array(b, GGUF_U8, 2);
-    build_item_num(b, GGUF_U8, 1);
-    build_item_num(b, GGUF_U8, 2);
-    build_item_array(b, GGUF_U8, 1);
-    build_item_num(b, GGUF_U8, 3);
-}
-
 void script_model_make(struct run *r, unsigned how)
 {
     bool split = how & SCRIPT_SPLIT;
     struct build b = build_of(3, false);
-    build_text(&b, "general.architecture=test|a.name=one|a.count:u32=7|a.other:u32=8");
-    build_array(&b, "a.list", GGUF_I32, 3);
-    for (unsigned i = 1; i <= 3; i++)
-        build_item_num(&b, GGUF_I32, i);
+    build_text(&b, "general.architecture=test|a.name=one|a.count:u32=7|a.other:u32=8|"
+                   "a.list:array=i32[1,2,3]");
     if (how & SCRIPT_DEEP)
-        put_deep(&b);
+        build_text(&b, "a.deep:array=array[u8[1,2],u8[3]]");
     const unsigned tensors = how & SCRIPT_TENSORS ? 5 : 2;
     const size_t second = how & SCRIPT_LARGE ? LARGE_SIZE : 9001;
     if (split)

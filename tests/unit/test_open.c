@@ -447,13 +447,9 @@ static struct place odd_place(uint32_t alignment, bool big)
     b.alignment = alignment;
     build_str(&b, "general.architecture", "test");
     build_u32(&b, "general.alignment", alignment);
-    build_text(&b, "odd.bool:bool=7|odd.f32:f32=0x7fc01234|odd.f64:f64=0xfff0000000000001");
-    build_str_n(&b, "odd.text", "\xff\xfe\n\n", 4);
-    build_text(&b, "odd.bools:array=bool[2,1]");
-    build_array(&b, "odd.texts", GGUF_STRING, 2);
-    build_item_str(&b, "\x80");
-    build_item_str(&b, "");
-    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    build_text(&b, "odd.bool:bool=7|odd.f32:f32=0x7fc01234|odd.f64:f64=0xfff0000000000001|"
+                   "odd.text=\xff\xfe\n\n|odd.bools:array=bool[2,1]|odd.texts:array=string[\x80,]|"
+                   ">a F32 5");
     return place_of(&b);
 }
 

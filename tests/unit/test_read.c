@@ -252,8 +252,7 @@ static void info_is(const struct tree_image *m, const char *before, const char *
 TEST("info is safe for a terminal")
 {
     struct build b = build_of(2, false);
-    build_str(&b, "general.name", "evil\x1b[31m");
-    build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
+    build_text(&b, "general.name=evil\x1b[31m|>t F32 3x1");
     CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     info_is(&m,
             "name:            evil\\x1b[31m\ntype:            model\nparameters:   "
@@ -271,25 +270,21 @@ TEST("info describes the model")
     build_text(&b, "general.name=A model|general.architecture=llama|general.license=mit|"
                    "llama.context_length:u32=4096|llama.block_count:u32=32|"
                    "llama.embedding_length:u32=512|llama.attention.head_count:u32=8|"
-                   "llama.attention.head_count_kv:u32=2|tokenizer.ggml.model=gpt2");
-    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 2);
-    build_item_str(&b, "<s>");
-    build_item_str(&b, "\x1b");
-    build_text(&b, "tokenizer.ggml.bos_token_id:u32=0|tokenizer.ggml.eos_token_id:u32=1|"
-                   "tokenizer.ggml.padding_token_id:u32=7|tokenizer.chat_template={{ x }}|"
-                   "general.file_type:u32=15|general.author=A. Uthor|"
-                   "general.base_model.0.name=First|general.base_model.1.name=Second|"
-                   "general.url=https://example.org/m|llama.feed_forward_length:u32=1376");
-    build_num(&b, "llama.rope.freq_base", GGUF_F32, 0x48f42400); /* 500000 */
-    build_str(&b, "llama.rope.scaling.type", "yarn");
-    build_num(&b, "llama.rope.scaling.factor", GGUF_F32, 0x40800000); /* 4 */
-    build_text(&b, "llama.rope.dimension_count:u32=64|llama.expert_count:u32=8|"
-                   "llama.expert_used_count:u32=2|general.type=adapter|adapter.type=lora");
-    build_num(&b, "adapter.lora.alpha", GGUF_F32, 0x41800000); /* 16 */
-    build_text(&b, "quantize.imatrix.file=im.gguf|quantize.imatrix.chunks_count:i32=125|"
-                   "general.sampling.top_k:i32=20");
-    build_num(&b, "general.sampling.temp", GGUF_F32, 0x3f000000); /* 0.5 */
-    build_text(&b, ">t F32 24|>q Q8_0 32|ggufs.reserve=  ");
+                   "llama.attention.head_count_kv:u32=2|tokenizer.ggml.model=gpt2|"
+                   "tokenizer.ggml.tokens:array=string[<s>,\x1b]|tokenizer.ggml.bos_token_id:u32=0|"
+                   "tokenizer.ggml.eos_token_id:u32=1|tokenizer.ggml.padding_token_id:u32=7|"
+                   "tokenizer.chat_template={{ x }}|general.file_type:u32=15|"
+                   "general.author=A. Uthor|general.base_model.0.name=First|"
+                   "general.base_model.1.name=Second|general.url=https://example.org/m|"
+                   "llama.feed_forward_length:u32=1376|llama.rope.scaling.type=yarn|"
+                   "llama.rope.dimension_count:u32=64|llama.expert_count:u32=8|"
+                   "llama.expert_used_count:u32=2|general.type=adapter|adapter.type=lora|"
+                   "quantize.imatrix.file=im.gguf|quantize.imatrix.chunks_count:i32=125|"
+                   "general.sampling.top_k:i32=20|>t F32 24|>q Q8_0 32|ggufs.reserve=  ");
+    build_f32(&b, "llama.rope.freq_base", 500000);
+    build_f32(&b, "llama.rope.scaling.factor", 4);
+    build_f32(&b, "adapter.lora.alpha", 16);
+    build_f32(&b, "general.sampling.temp", 0.5f);
     CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     info_is(&m,
             "name:            A model\narchitecture:    llama\ntype:            adapter, lora, "
