@@ -12,7 +12,7 @@
 const struct golden golden_figures[] = {
 #include "data/quant_golden.inc"
 };
-const size_t n_golden = sizeof(golden_figures) / sizeof(golden_figures[0]);
+const size_t n_golden = COUNT(golden_figures);
 
 uint64_t golden_word(uint64_t *state)
 {

@@ -247,7 +247,7 @@ static void run_in_modes(const struct script *s)
     static const char *const modes[] = {"auto", "close", "sync"};
     bool some = false;
     for (int only = 1; only >= 0 && !some; only--)
-        for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        for (size_t i = 0; i < COUNT(modes); i++)
             if (!only || (s->how && strstr(s->how, modes[i]))) {
                 run_in(s, modes[i]);
                 some = true;

@@ -114,7 +114,7 @@ void script_model_drop(struct run *r)
 static bool is_own(const char *key, size_t n)
 {
     static const char *const whole[] = {"general.architecture", KEY_RESERVE};
-    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
+    for (size_t i = 0; i < COUNT(whole); i++)
         if (n == strlen(whole[i]) && memcmp(key, whole[i], n) == 0)
             return true;
     return n > 6 && memcmp(key, "split.", 6) == 0;

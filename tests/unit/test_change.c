@@ -158,7 +158,7 @@ TEST("operations keep places; invalid ones are refused")
 {
     CLEANUP(free_it) uint8_t *image;
     CLEANUP(gguf_drop) struct gguf *g = model(&image);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < COUNT(rows); i++)
         check_row(g, &rows[i]);
 }
 

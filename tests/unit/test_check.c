@@ -9,7 +9,7 @@
 #include "build_gguf.h"
 #include "check/check.h"
 
-enum { F32 = 0, F16 = 1, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2, NO_SUCH = 9999 };
+enum { F32 = 0, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2 };
 
 /* A change of the good model, and what is found then. */
 struct row {

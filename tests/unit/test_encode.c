@@ -42,7 +42,7 @@ TEST("the types in which values can be stored")
     CU_ASSERT_FALSE(quant_can_encode(NULL, false));
     for (uint32_t id = 0, k = 0; id < QUANT_N_TYPES; id++) {
         const struct quant_type *t = quant_find(id);
-        const bool raw_only = k < sizeof(none) / sizeof(none[0]) && none[k] == id;
+        const bool raw_only = k < COUNT(none) && none[k] == id;
         k += raw_only;
         CU_ASSERT_EQUAL(quant_can_encode(t, false), t->decode && !raw_only);
         CU_ASSERT_EQUAL(quant_can_encode(t, true), t->decode && !raw_only && !t->big_unknown);
@@ -100,7 +100,7 @@ TEST("values at the limit of the scales are stored, larger ones refused")
     } rows[] = {{F16_ID, 65520},        {Q4_0_ID, 65520 * 8}, {Q5_0_ID, 65520 * 16},
                 {Q8_0_ID, 65520 * 127}, {TQ1_0_ID, 65520},    {TQ2_0_ID, 65520},
                 {Q2_0_ID, 65520},       {Q1_0_ID, 65520},     {BF16_ID, 0x1.ffp127f}};
-    for (size_t k = 0; k < 4 * sizeof(rows) / sizeof(rows[0]); k++) {
+    for (size_t k = 0; k < 4 * COUNT(rows); k++) {
         const uint32_t id = rows[k / 4].id;
         const size_t len = quant_find(id)->block_len, at = k & 1 ? len : 2 * len - 1;
         const float sign = k & 2 ? -1 : 1;
@@ -136,7 +136,7 @@ TEST("minima and maxima at the limit of the scales")
         {MXFP4_ID, -FLT_MAX, FLT_MAX, 0},      {NVFP4_ID, -FLT_MAX, FLT_MAX, 0},
         {MXFP4_ID, 0, 0x1.fffffcp127f, 0},     {Q1_0_ID, -FLT_MAX, FLT_MAX, -ERANGE},
     };
-    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+    for (size_t k = 0; k < COUNT(rows); k++) {
         const size_t len = quant_find(rows[k].id)->block_len;
         for (size_t i = 0; i < len; i++)
             values[i] = i % 2 ? rows[k].high : rows[k].low;
@@ -180,7 +180,7 @@ TEST("integers hold exact values only")
         {I64_ID, INFINITY, -EDOM, 0},
         {I8_ID, NAN, -EDOM, 0},
     };
-    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+    for (size_t k = 0; k < COUNT(rows); k++) {
         const unsigned width = quant_find(rows[k].id)->block_bytes, bits = 8 * width;
         for (size_t i = 0; i < 40; i++)
             values[i] = i < 17 ? 3 : rows[k].value;

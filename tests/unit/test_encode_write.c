@@ -24,7 +24,7 @@ static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
  * steps. */
 static size_t blocks_of(const struct quant_type *t)
 {
-    const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
+    const size_t by_len = COUNT(values) / t->block_len;
     const size_t by_bytes = sizeof(raw) / t->block_bytes;
     return by_len < by_bytes ? by_len : by_bytes;
 }
@@ -89,7 +89,7 @@ static void change_some(const struct quant_type *t, bool big, const struct quant
     for (size_t i = 0; i < n * t->block_bytes; i++) /* keep scales below 2 */
         raw[i] &= 0x3f;
     quant_read(view, t, big, raw, 0, n * len * width, stream);
-    for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+    for (size_t k = 0; k < COUNT(at); k++) {
         uint8_t *p = stream + at[k] * width;
         const uint8_t was = p[width - 1];
         const float two = was == 0x40 ? -2 : 2;
@@ -105,7 +105,7 @@ static void change_some(const struct quant_type *t, bool big, const struct quant
     }
     CU_ASSERT_EQUAL(r, 0);
     widen(view, n * len);
-    for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+    for (size_t k = 0; k < COUNT(at); k++) {
         const size_t block = at[k] / len;
         uint8_t *p = raw + block * t->block_bytes;
         CU_ASSERT_EQUAL(quant_encode(t, big, values + block * len, 1, p, golden_needed(t), &fault),

@@ -8,7 +8,7 @@
 #include "parsed.h"
 #include "quant/types.h"
 
-enum { F32 = 0, Q4_0 = 2, Q8_0 = 8, REMOVED = 4, UNKNOWN = QUANT_N_TYPES };
+enum { F32 = 0 };
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 

@@ -9,8 +9,6 @@
 #include "check/check.h"
 #include "parsed.h"
 
-enum { F32 = 0, Q4_0 = 2 };
-
 /* ---- the number of findings per rule is limited ---- */
 
 static void count(void *arg, const struct check_finding *f)

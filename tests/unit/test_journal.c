@@ -757,7 +757,7 @@ TEST("only files that ggufs made are swept")
         "." NAME ".ggufs-locked",
     };
     static const char model[] = "." NAME ".ggufs-mymode"; /* another name of the model itself */
-    enum { KEEP = sizeof(keep) / sizeof(keep[0]) };
+    enum { KEEP = COUNT(keep) };
     CLEANUP(teardown) struct fixture x = setup();
     struct edit_recovered found;
     for (size_t i = 0; i < KEEP; i++)

@@ -27,7 +27,7 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-enum { F32 = 0, F16 = 1, Q8_0 = 8, I64 = 27, F64 = 28 };
+enum { F32 = 0, F16 = 1, Q8_0 = 8 };
 enum { HEAD_END = 234, DATA_END = 294, BASE_END = 320 };
 
 #define BASE_TEXT                                                                      \
@@ -247,7 +247,7 @@ static int refused(const void *image, size_t n, unsigned flags, struct err *e)
 
 TEST("each check names the byte at which it refuses a file")
 {
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         const struct row *row = &cases[i];
         char at[64];
         size_t n;
@@ -352,7 +352,7 @@ TEST("redundant fields of the first draft must agree")
     CU_ASSERT_EQUAL(p.g->kv[0].val_off, 33);
     CU_ASSERT_EQUAL(p.g->info_off, 192);
     CU_ASSERT_EQUAL(p.g->tensor[0].dims_off, 202);
-    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+    for (size_t i = 0; i < COUNT(row); i++) {
         struct err e;
         uint32_t was = get_u32(p.image + row[i].at, false);
         put_u32(p.image + row[i].at, row[i].value, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/manifest: manifests that are accepted, and their limits. tests/fuzz/fuzz_store.c tries
+/* shelf/manifest: manifests that are accepted, and their limits. tests/fuzz/fuzz_small.c tries
  * random bytes. */
 #include "cu_test.h"
 

@@ -66,7 +66,7 @@ TEST("valid headers are accepted")
         {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (), }", 4, 1, {1}},
         {1, "{\r\n\t'descr':\t'<f4', 'fortran_order': False, 'shape': (4)}\r\n", 4, 1, {4}},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct npy npy = {0}, part;
         struct err e;
         uint8_t room[512];
@@ -113,7 +113,7 @@ TEST("unsupported headers are refused")
         {"{", "no dict"},
         {"", "no dict"},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct npy npy;
         struct err e;
         CU_ASSERT_EQUAL(parse(1, rows[i].dict, &npy, &e), -EINVAL);

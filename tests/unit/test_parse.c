@@ -8,7 +8,7 @@
 #include "parsed.h"
 #include "text/json.h"
 
-enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_2_GONE = 4, Q8_0 = 8, I8 = 24, I32 = 26, NO_SUCH = 9999 };
+enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_2_GONE = 4, Q8_0 = 8, I8 = 24, I32 = 26 };
 
 static struct gguf_value value_of(const struct gguf *g, const char *key)
 {
@@ -36,7 +36,7 @@ static bool layout(struct build *b, int i)
         bool big, nul;
     } layouts[] = {{1, false, false}, {1, false, true}, {2, false, false}, {2, true, false},
                    {2, false, true},  {2, true, true},  {3, false, false}, {3, true, false}};
-    const int n = sizeof(layouts) / sizeof(layouts[0]);
+    const int n = COUNT(layouts);
     if (i < n) {
         *b = build_of(layouts[i].version, layouts[i].big);
         b->fmt.nul = layouts[i].nul;

@@ -15,7 +15,7 @@
 #include "quant/types.h"
 #include "gguf/value.h"
 
-enum { F32 = 0, I8 = 24, UNKNOWN = QUANT_N_TYPES };
+enum { F32 = 0, UNKNOWN = QUANT_N_TYPES };
 
 struct content {
     uint8_t *bytes;

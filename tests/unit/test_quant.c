@@ -21,7 +21,7 @@ TEST("types have values in either byte order or only in one")
     CU_ASSERT_FALSE(quant_has_values(quant_find(4), false));
     for (uint32_t id = 0, k = 0; id < QUANT_N_TYPES; id++) {
         const struct quant_type *t = quant_find(id);
-        bool unknown = k < sizeof(no_form) / sizeof(no_form[0]) && no_form[k] == id;
+        bool unknown = k < COUNT(no_form) && no_form[k] == id;
         k += unknown;
         CU_ASSERT_EQUAL(quant_has_values(t, false), t->block_len != 0);
         CU_ASSERT_EQUAL(quant_has_values(t, true), t->block_len != 0 && !unknown);
@@ -140,8 +140,8 @@ TEST("big-endian blocks decode to the same values")
     size_t formed = 0;
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
         formed += quant_find(id)->decode && !quant_find(id)->big_unknown;
-    CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), formed);
-    for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++) {
+    CU_ASSERT_EQUAL(COUNT(forms), formed);
+    for (size_t k = 0; k < COUNT(forms); k++) {
         const struct quant_type *type = quant_find(forms[k].id);
         const size_t blocks = 3000u / type->block_len + 2u; /* more than fits in the swap buffer */
         CLEANUP(tensor_free) struct tensor t = tensor_new(type, blocks);
@@ -251,7 +251,7 @@ TEST("float32 rounds to the nearest bfloat16, ties to even")
                  {0x7f800001, 0x7fc0}, /* NaNs */
                  {0xffbfffff, 0xffff},
                  {0x7fffffff, 0x7fff}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         CU_ASSERT_EQUAL(narrowed(cases[i].bits, true), cases[i].want);
         CU_ASSERT_EQUAL(f32_to_bf16(f32_from_bits(cases[i].bits)), cases[i].want);
     }

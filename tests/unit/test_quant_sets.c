@@ -73,7 +73,7 @@ static bool encoders_agree_with(uint32_t id, size_t n, const float *weight)
  * without importances. */
 static bool encoders_agree(uint32_t id, size_t n)
 {
-    static float weight[sizeof(want) / sizeof(want[0])];
+    static float weight[COUNT(want)];
     const size_t values = n * quant_find(id)->block_len;
     if (!encoders_agree_with(id, n, NULL))
         return false;
@@ -115,7 +115,7 @@ TEST("any values are encoded or refused alike")
                 uint32_t bits = get_u32(want + i, HOST_BIG);
                 bits = (bits & 0x83ffffff) | (uint32_t)(round / 3 % 32) << 26;
                 if (round % 3 == 2 && golden_word(&state) % (2 * len) == 0)
-                    bits = odd[golden_word(&state) % (sizeof(odd) / sizeof(odd[0]))];
+                    bits = odd[golden_word(&state) % (COUNT(odd))];
                 put_u32(want + i, bits, HOST_BIG);
             }
             CU_ASSERT_TRUE(encoders_agree(id, n));

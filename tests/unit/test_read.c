@@ -14,7 +14,7 @@
 #include "derive/stats.h"
 #include "tree_image.h"
 
-enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, I16 = 25, NO_SUCH = 9999 };
+enum { F32 = 0, Q8_0 = 8, I8 = 24, I16 = 25, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
@@ -94,7 +94,7 @@ static void contains(const struct tree_image *m, const char *path, const void *w
     CU_ASSERT_EQUAL((size_t)image_stat(m, path).st_size, size);
     CU_ASSERT_EQUAL(image_stat(m, path).st_blocks, (blkcnt_t)((size + 511) / 512));
     for (size_t off = 0; off <= size + 1; off++) {
-        for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+        for (size_t i = 0; i < COUNT(lengths); i++)
             wrong += !one_read(m, path, off, lengths[i], want, size);
         wrong += !one_read(m, path, off, size + 2, want, size);
     }

@@ -426,7 +426,7 @@ TEST("arrays of arrays name the type that all inner arrays have")
         {"12bs", "array[array[array]]"},
         {"2b1b", "array[array]"},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         CLEANUP(buf_free) struct buf b = BUF_INIT, name = BUF_INIT;
         for (const char *p = rows[i].parts; *p; p++) {
             const bool leaf = *p == 'b' || *p == 's';

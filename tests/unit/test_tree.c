@@ -14,7 +14,7 @@
 #include "derive/task.h"
 #include "tree_image.h"
 
-enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
+enum { F32 = 0, F16 = 1 };
 
 static const struct tree_options plain;
 

@@ -88,7 +88,7 @@ static struct scan_result scan_blocks(uint32_t id, const uint8_t *bytes, bool bi
 
 TEST("bad values and scales of each type are counted")
 {
-    for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
+    for (size_t i = 0; i < COUNT(spoils); i++) {
         const struct spoil *s = &spoils[i];
         const struct quant_type *t = quant_find(s->id);
         CLEANUP(free_it) uint8_t *bytes = calloc(BLOCKS, t->block_bytes);
@@ -111,10 +111,9 @@ TEST("every type with scales is tested")
 {
     for (uint32_t id = 0; quant_find(id); id++) {
         size_t k = 0;
-        while (k < sizeof(spoils) / sizeof(spoils[0]) && spoils[k].id != id)
+        while (k < COUNT(spoils) && spoils[k].id != id)
             k++;
-        CU_ASSERT_TRUE(spoils[k % (sizeof(spoils) / sizeof(spoils[0]))].id == id ||
-                       quant_find(id)->block_len <= 1);
+        CU_ASSERT_TRUE(spoils[k % (COUNT(spoils))].id == id || quant_find(id)->block_len <= 1);
     }
 }
 
