@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "model/facts.h"
+#include "quant/types.h"
 
 /* ---- sequences ---- */
 
@@ -418,38 +419,47 @@ static void print_tensor(struct buf *out, const struct diff *d, size_t i)
 
 /* ---- a summary by types ---- */
 
-/* True if both tensors were decoded, and change from the same type to the same type. */
-static bool is_same_change(const struct diff *d, size_t i, size_t k)
+/* Tensors of one type in A and one in B whose values were compared. */
+struct total {
+    size_t tensors;
+    struct quant_distance sum;
+};
+
+static bool is_measured(const struct diff *d, size_t i)
 {
-    const struct pair *p = &d->tensors.of[i], *q = &d->tensors.of[k];
-    return p->status == DIFF_CHANGED && d->of[i].measured && q->status == DIFF_CHANGED &&
-           d->of[k].measured && pair_tensor(d, p, 0)->type_id == pair_tensor(d, q, 0)->type_id &&
-           pair_tensor(d, p, 1)->type_id == pair_tensor(d, q, 1)->type_id;
+    return d->tensors.of[i].status == DIFF_CHANGED && d->of[i].measured;
 }
 
-/* Add "Q4_K -> Q6_K: 32 tensors, error 0.031" at the first tensor of each kind of change. */
+static struct total *total_of(struct total (*all)[QUANT_N_TYPES], const struct diff *d, size_t i)
+{
+    const struct pair *p = &d->tensors.of[i];
+    return &all[pair_tensor(d, p, 0)->type_id][pair_tensor(d, p, 1)->type_id];
+}
+
+/* Add "Q4_K -> Q6_K: 32 tensors, error 0.031" for each kind of change, in the tensors' order. */
 static void add_totals(struct out *o)
 {
     const struct diff *d = o->d;
-    for (size_t i = 0, k = 0; i < d->tensors.n; i++, k = 0) {
-        const struct pair *p = &d->tensors.of[i];
-        struct quant_distance sum = {0};
-        size_t n = 0;
-        if (!is_same_change(d, i, i))
+    struct total(*all)[QUANT_N_TYPES] = calloc(QUANT_N_TYPES, sizeof(*all));
+    for (size_t i = 0; i < d->tensors.n && all; i++)
+        if (is_measured(d, i)) {
+            struct total *t = total_of(all, d, i);
+            t->tensors++;
+            t->sum.squares += d->of[i].sum.squares;
+            t->sum.squares_a += d->of[i].sum.squares_a;
+        }
+    for (size_t i = 0; i < d->tensors.n && all; i++) {
+        struct total *t = is_measured(d, i) ? total_of(all, d, i) : NULL;
+        if (!t || !t->tensors)
             continue;
-        while (!is_same_change(d, i, k))
-            k++;
-        if (k < i)
-            continue;
-        for (; k < d->tensors.n; k++)
-            if (is_same_change(d, i, k)) {
-                n++;
-                sum.squares += d->of[k].sum.squares;
-                sum.squares_a += d->of[k].sum.squares_a;
-            }
-        add_types(o->text, pair_tensor(d, p, 0), pair_tensor(d, p, 1));
-        buf_printf(o->text, ": %zu tensor%s, error %.3g\n", n, n == 1 ? "" : "s", diff_error(&sum));
+        add_types(o->text, pair_tensor(d, &d->tensors.of[i], 0),
+                  pair_tensor(d, &d->tensors.of[i], 1));
+        buf_printf(o->text, ": %zu tensor%s, error %.3g\n", t->tensors, t->tensors == 1 ? "" : "s",
+                   diff_error(&t->sum));
+        t->tensors = 0; /* it is said */
     }
+    o->text->err = all ? o->text->err : -ENOMEM;
+    free(all);
 }
 
 static void add_tensors(struct out *o)
@@ -457,7 +467,7 @@ static void add_tensors(struct out *o)
     CLEANUP(buf_free) struct buf lines = BUF_INIT, table = BUF_INIT;
     bool measured = false;
     for (size_t i = 0; i < o->d->tensors.n && !measured; i++)
-        measured = o->d->tensors.of[i].status == DIFF_CHANGED && o->d->of[i].measured;
+        measured = is_measured(o->d, i);
     if (measured)
         buf_str(&lines, "  tensor\ttype\terror\tcosine\tgreatest difference\n");
     for (size_t i = 0; i < o->d->tensors.n; i++)
