@@ -318,10 +318,10 @@ static bool differs(const struct edit_change *c, const struct edit_slot *s)
            !name_same(gguf_name_of(c->on.g, s->kind == EDIT_KEY, s->old), slot_name(s));
 }
 
-size_t edit_change_count(const struct edit_change *c, size_t most)
+size_t edit_change_count(const struct edit_change *c)
 {
     size_t n = 0;
-    for (size_t i = 0; i < c->n && n < most; i++)
+    for (size_t i = 0; i < c->n; i++)
         n += differs(c, c->slot[i]);
     return n;
 }

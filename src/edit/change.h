@@ -194,11 +194,9 @@ void edit_undo(struct edit_change *c, size_t mark);
 /* Make the operations before `mark` permanent. Later marks count from there. */
 void edit_keep(struct edit_change *c, size_t mark);
 
-/*
- * Return how many keys and tensors differ from the base or have been removed, up to `most`. Looks
- * only at names and slots, and does not compare values.
- */
-size_t edit_change_count(const struct edit_change *c, size_t most);
+/* Return how many keys and tensors differ from the base or have been removed. Looks only at names and
+ * slots, and does not compare values. */
+size_t edit_change_count(const struct edit_change *c);
 
 /*
  * Append the entries of the keys after the change, in order, without the reserve. (*ret)[i]: where

@@ -14,35 +14,26 @@
 
 /* ---- what did not reach the file ---- */
 
-static void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+struct notes {
+    const char *before;
+    struct buf *out;
+};
+
+static void add_note(const struct notes *to, const char *folder, const char *name, const char *why)
 {
-    const size_t len = notes->len;
-    buf_str(notes, folder);
-    buf_add(notes, name, strlen(name) + 1);
-    buf_add(notes, why, strlen(why) + 1);
-    if (buf_error(notes)) /* add complete notes only */
-        notes->len = len;
+    buf_printf(to->out, "%s%s", to->before, folder);
+    show_all(to->out, name, strlen(name));
+    buf_printf(to->out, ": %s\n", why);
 }
 
-bool unsaved_next(const struct buf *notes, struct note *n)
-{
-    if (n->next >= notes->len)
-        return false;
-    n->path = (const char *)notes->data + n->next;
-    n->why = n->path + strlen(n->path) + 1;
-    n->next += (size_t)(n->why - n->path) + strlen(n->why) + 1;
-    return true;
-}
-
-/* Add a note for a tensor. */
-static void add_tensor_note(const char *name, size_t n, const char *why, struct buf *out)
+static void add_tensor_note(const char *name, size_t n, const char *why, const struct notes *to)
 {
     char file[TREE_NAME_MAX + 1];
     (void)name_encode(name, n, file);
-    unsaved_add(out, UNSAVED_TENSOR, file, why);
+    add_note(to, IN_TENSORS, file, why);
 }
 
-static void add_refused(const struct live *l, bool fresh, struct buf *out)
+static void add_refused(const struct live *l, bool fresh, const struct notes *out)
 {
     for (struct link *k = NULL; l->n_errors && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
@@ -53,43 +44,45 @@ static void add_refused(const struct live *l, bool fresh, struct buf *out)
     }
     for (const struct name *x = l->first; x && l->n_errors; x = x->next)
         if (x->error)
-            unsaved_add(out, "", x->text, x->error);
+            add_note(out, IN_KEYS, x->text, x->error);
 }
 
-/* Add a note for each key and tensor that is pending. */
-static void add_pending(const struct live *l, struct buf *out)
+/* Add a line for each key and tensor that is pending. */
+static void add_pending(const struct live *l, const struct notes *to)
 {
     CLEANUP(buf_free) struct buf pending = BUF_INIT;
     overlay_notes(l, &pending);
     const char *at = buf_text(&pending), *end = buf_text_end(&pending);
     for (; at && at < end; at += strlen(at) + 1)
-        unsaved_add(out, "", at, l->trouble.code ? l->trouble.msg : "not written");
+        buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, l->trouble.code ? ": " : "",
+                   l->trouble.msg);
     if (l->unfinished && pending.len == 0) /* its keys are not known any more */
-        unsaved_add(out, "", "metadata", l->trouble.msg);
+        add_note(to, "", "metadata", l->trouble.msg);
 }
 
-/* Add a note for whatever ends with the mount: helpers that a person may have meant to keep, tensors
+/* Add a line for whatever ends with the mount: helpers that a person may have meant to keep, tensors
  * that are not complete, and what is pending. */
-static void add_lost(const struct live *l, struct buf *out)
+static void add_lost(const struct live *l, const struct notes *out)
 {
     for (const struct name *x = l->first; x; x = x->next)
         if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
-            unsaved_add(out, "", x->text, "it is not a key");
+            add_note(out, IN_KEYS, x->text, "it is not a key");
     const struct object *o;
     TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh)
         add_tensor_note(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
     add_pending(l, out);
 }
 
-void live_notes(struct live *l, unsigned kinds, struct buf *out)
+void live_notes(struct live *l, unsigned kinds, const char *before, struct buf *out)
 {
+    const struct notes to = {before, out};
     LOCKED(&l->lock);
     if (kinds & NOTES_REFUSED)
-        add_refused(l, !(kinds & NOTES_LOST), out);
+        add_refused(l, !(kinds & NOTES_LOST), &to);
     if (kinds & NOTES_TROUBLE && l->trouble.code)
-        add_pending(l, out);
+        add_pending(l, &to);
     if (kinds & NOTES_LOST)
-        add_lost(l, out);
+        add_lost(l, &to);
 }
 
 /* ---- beginning and end ---- */
@@ -140,7 +133,6 @@ void live_hurry(struct live *l)
     LOCKED(&l->lock);
     if (!l->started || l->stop)
         return;
-    live_end_made(l);
     (void)queue_sync(l, true, NULL);
     l->stop = true;
     if (l->queue.running && l->queue.running->converts)
@@ -154,7 +146,6 @@ int live_finish(struct live *l)
     live_hurry(l);
     queue_stop(l);
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    char shown[SHOW_MAX];
     LOCKED(&l->lock);
     l->started = false;
     if (overlay_is_pending(l) && !l->trouble.code) { /* live_hurry() had no memory or no thread */
@@ -162,9 +153,11 @@ int live_finish(struct live *l)
         bool done;
         (void)overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, &e);
     }
-    add_lost(l, &notes);
-    for (struct note n = {0}; unsaved_next(&notes, &n);)
-        live_log(l, LOG_WARNING, "%s: not saved: %s", show(shown, n.path, strlen(n.path)), n.why);
+    add_lost(l, &(struct notes){"not saved: ", &notes});
+    buf_char(&notes, '\0');
+    for (char *at = buf_error(&notes) ? NULL : (char *)notes.data, *line;
+         (line = strsep(&at, "\n")) && *line;)
+        live_log(l, LOG_WARNING, "%s", line);
     return !overlay_is_pending(l) ? 0 : l->trouble.code ? l->trouble.code : -EIO;
 }
 
@@ -208,8 +201,8 @@ struct live_counts live_count(struct live *l)
     struct err e;
     overlay_ready(l, false, &e);
     LOCKED(&l->lock);
-    return (struct live_counts){.pending = edit_change_count(&l->pending, LIVE_COUNT_MOST) +
-                                           l->n_gone + l->tensors.n_gone,
+    return (struct live_counts){.pending =
+                                    edit_change_count(&l->pending) + l->n_gone + l->tensors.n_gone,
                                 .refused = l->n_errors,
                                 .changed = e.code == -ESTALE};
 }
@@ -223,8 +216,7 @@ bool live_is_file(struct live *l, const struct stat *st)
 bool live_idle(struct live *l)
 {
     LOCKED(&l->lock);
-    return !(overlay_is_pending(l) || !queue_is_idle(l) || l->made.file ||
-             !TAILQ_EMPTY(&l->tensors.fresh));
+    return !(overlay_is_pending(l) || l->queue.working || !TAILQ_EMPTY(&l->tensors.fresh));
 }
 
 /* ---- undo ---- */
@@ -318,7 +310,7 @@ int live_undo(struct live *l, uint64_t number, struct live_wait *w)
         (void)snprintf(l->undo, sizeof(l->undo), "no history is kept (-o history=0)");
         return -EOPNOTSUPP;
     }
-    struct request *q = request_new(l, NULL, NULL, NULL);
+    struct request *q = request_new(l, NULL);
     if (!q)
         return -ENOMEM;
     q->number = number;

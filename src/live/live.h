@@ -84,31 +84,13 @@ void live_interrupt(struct live *l, const void *request);
 
 /* ---- what did not reach the file ---- */
 
-/*
- * A note is a path in the model (without "metadata/") and a reason, stored as consecutive
- * NUL-terminated strings.
- *
- *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
- */
-
-/* Prefix of a tensor's path. */
-#define UNSAVED_TENSOR "tensors/"
-
-struct note {
-    const char *path, *why;
-    size_t next; /* offset of the next note */
-};
-
-/* Get the next note. Returns false at the end. */
-bool unsaved_next(const struct buf *notes, struct note *n);
-
 enum live_notes {
     NOTES_REFUSED = 1, /* each file whose last write was refused */
     NOTES_TROUBLE = 2, /* each pending edit, if the last attempt to write them failed */
     NOTES_LOST = 4,    /* after live_finish(): everything that was not written */
 };
-/* Add notes of these kinds. */
-void live_notes(struct live *l, unsigned kinds, struct buf *notes);
+/* Add lines of these kinds: `before`, a path in the model, ": ", and the reason. */
+void live_notes(struct live *l, unsigned kinds, const char *before, struct buf *out);
 
 /* ---- the newest state ---- */
 
@@ -117,9 +99,6 @@ void live_notes(struct live *l, unsigned kinds, struct buf *notes);
  * which the caller frees; ret may be NULL. Returns 0 or -errno.
  */
 int live_freshen(struct live *l, struct view *ret);
-
-/* The count of pending edits stops at this number. */
-#define LIVE_COUNT_MOST 101
 
 struct live_counts {
     size_t pending; /* number of edits that have not been written */

@@ -114,8 +114,6 @@ struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
 
 static void live_file_free(struct live *l, struct file *f)
 {
-    if (f->kind != FILE_KEY)
-        l->helper_bytes -= f->text.len;
     table_remove(&l->by_number, &f->link);
     buf_free(&f->text);
     free(f);
@@ -194,14 +192,6 @@ static bool name_shows_key(const struct live *l, const struct name *x)
     return x->key && !x->backup && value_is_stored(l, x);
 }
 
-struct file *name_file(struct live *l, struct name *x, int *why)
-{
-    *why = -ENOENT;
-    if (!x->file && name_shows_key(l, x) && !file_make(l, x, FILE_KEY))
-        *why = -ENOMEM;
-    return x->file;
-}
-
 static bool has_type(const struct live *l, const struct file *f, const struct typed *type)
 {
     struct gguf_value v;
@@ -211,10 +201,16 @@ static bool has_type(const struct live *l, const struct file *f, const struct ty
     return f->typed.set && f->typed.type == type->type && f->typed.elem == type->elem;
 }
 
+/* Return the file that a name shows, making one if it has none. */
 static struct file *find_plain(struct live *l, const char *text, int *why)
 {
     struct name *x = name_look(l, text, why);
-    return x ? name_file(l, x, why) : NULL;
+    if (!x)
+        return NULL;
+    *why = -ENOENT;
+    if (!x->file && name_shows_key(l, x) && !file_make(l, x, FILE_KEY))
+        *why = -ENOMEM;
+    return x->file;
 }
 
 struct file *file_look(struct live *l, const char *text, int *why)
@@ -288,9 +284,9 @@ void name_spare(struct live *l, struct name *x)
 void file_settle(struct live *l, struct file *f)
 {
     struct name *x = f->name;
-    const bool rests = !f->writers && !f->pins, key = f->kind == FILE_KEY;
+    const bool rests = !f->writers && !f->pins && !f->made, key = f->kind == FILE_KEY;
     if (rests)
-        draft_end(f);
+        draft_restart(l, f);
     if (rests && key && !f->opens) /* else somebody may read what it had as a helper */
         buf_free(&f->text);
     if (rests && key && x && !value_is_stored(l, x)) {
@@ -334,8 +330,6 @@ static int open_found(struct live *l, struct live_file *h, struct file *f, int f
                       const struct err *unready)
 {
     const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    if (f->kind == FILE_LINK)
-        return -ELOOP;
     if (writes && !f->name)
         return -ESTALE; /* makes the kernel look the name up again */
     *h = (struct live_file){.file = f, .writes = writes, .append = flags & O_APPEND};
@@ -344,6 +338,7 @@ static int open_found(struct live *l, struct live_file *h, struct file *f, int f
         return r;
     f->opens++;
     f->writers += writes;
+    f->made &= !writes;
     if (writes && emptied)
         draft_empty(l, h);
     return 0;
@@ -382,8 +377,6 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
         r = writes ? 0 : text_of(l, f, text);
     if (r == 0)
         r = open_found(l, h, f, flags, flags & O_TRUNC, &unready);
-    if (r == 0 && writes) /* not earlier: this handle may have joined the draft of the made file */
-        live_end_made(l);
     lock_drop(&l->lock);
     if (r < 0)
         free(h);
@@ -444,7 +437,6 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
             f->typed = type;
         shown = attr_of(l, f, ret);
         f->lookups++;
-        live_end_made(l);
         *opened = h;
     }
     lock_drop(&l->lock);
@@ -460,11 +452,10 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     const int r = live_create(l, name, O_EXCL, ret, &h);
     if (r < 0)
         return r;
-    LOCKED(&l->lock);
-    live_end_made(l); /* that of another thread */
-    l->made.file = h;
-    l->made.due = when_after(LIVE_MADE * 1000);
-    queue_tick(l, &l->made.due);
+    lock_take(&l->lock);
+    h->file->made = true;
+    lock_drop(&l->lock);
+    live_release(l, h);
     return 0;
 }
 
@@ -498,7 +489,6 @@ static struct shown attr_of(const struct live *l, const struct file *f, struct l
     const struct name *x = f->name;
     *ret = (struct live_attr){.number = f->number,
                               .ino = x ? x->ino : f->number,
-                              .link = f->kind == FILE_LINK,
                               .mtime = x ? x->mtime : (struct timespec){0}};
     if (f->kind == FILE_KEY && x && !draft_is_shown(f))
         return value_stored(l, x);
@@ -563,6 +553,7 @@ void live_forget(struct live *l, uint32_t number, uint64_t n)
     if (!f)
         return;
     f->lookups -= min_u64(f->lookups, n);
+    f->made &= f->lookups > 0;
     file_settle(l, f);
 }
 
@@ -611,12 +602,11 @@ int live_list_at(struct live *l, const struct buf *names, uint64_t *at, bool att
 
 /* ---- facts ---- */
 
-int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
+int live_facts(struct live *l, uint32_t number, const struct live_facts *to)
 {
     CLEANUP(shown_free) struct shown s = SHOWN_NONE;
     struct gguf_value v;
     int why;
-    *ret = (struct live_facts){0};
     lock_take(&l->lock);
     struct file *f = file_numbered(l, number, &why);
     const struct name *x = f ? f->name : NULL;
@@ -625,28 +615,16 @@ int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
     const bool typed = f && !s.snap && f->typed.set && !f->typed.inherited;
     if (typed)
         v = (struct gguf_value){.type = (uint8_t)f->typed.type, .elem = (uint8_t)f->typed.elem};
-    ret->helper = f && f->kind == FILE_HELPER;
+    *to->helper = f && f->kind == FILE_HELPER;
     if (x && x->key)
-        buf_add(&ret->key, x->key, x->key_len);
-    buf_str(&ret->error, x && x->error ? x->error : "");
+        buf_add(to->key, x->key, x->key_len);
+    buf_str(to->error, x && x->error ? x->error : "");
     if (f)
         file_settle(l, f);
     lock_drop(&l->lock);
     if (typed || shown_value(&s, &v))
-        type_name_put(&v, &ret->type);
-    int r = !f                                                                        ? why
-            : buf_error(&ret->key) || buf_error(&ret->type) || buf_error(&ret->error) ? -ENOMEM
-                                                                                      : 0;
-    if (r < 0)
-        live_facts_free(ret);
-    return r;
-}
-
-void live_facts_free(struct live_facts *f)
-{
-    buf_free(&f->key);
-    buf_free(&f->type);
-    buf_free(&f->error);
+        type_name_put(&v, to->type);
+    return f ? 0 : why;
 }
 
 int live_forgive(struct live *l, uint32_t number)

@@ -20,14 +20,13 @@ struct live_attr {
     uint32_t number;
     uint32_t ino; /* st_ino: a key's stays the same when its file is replaced */
     uint64_t size;
-    bool link;             /* a symbolic link */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
 };
 
 struct live_file; /* an open file */
 
 /* Look up a name. The caller acquires a reference to the file's number, as with live_list_at(),
- * live_create(), live_make() and live_symlink(). */
+ * live_create() and live_make(). */
 int live_lookup(struct live *l, const char *name, struct live_attr *ret);
 /* Drop n references to a number. */
 void live_forget(struct live *l, uint32_t number, uint64_t n);
@@ -46,13 +45,9 @@ int live_list(struct live *l, struct buf *names);
 int live_list_at(struct live *l, const struct buf *names, uint64_t *at, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 
-/*
- * Make a key or helper without content, for mknod(2). Returns -EEXIST if the name has a file. A
- * write usually follows, so the file counts as open for writing until another file of this model is
- * opened for writing, LIVE_MADE seconds pass, the directory is synced, or the mount ends.
- */
+/* Make a key or helper without content, for mknod(2). Returns -EEXIST if the name has a file. A key
+ * that nobody opens for writing is not stored, and goes when the kernel forgets it. */
 int live_make(struct live *l, const char *name, struct live_attr *ret);
-#define LIVE_MADE 10
 /* ---- files ---- */
 
 /*
@@ -76,20 +71,18 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
 /* Read up to n bytes at `off` from a file that is being written or lives in memory. */
 int live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst,
               size_t *ret);
-/* Facts about a file; an empty text means that a fact does not apply. Free them with
- * live_facts_free(). */
+/* Facts about a file, of which each is added to a text if it applies. */
 struct live_facts {
-    struct buf key, type, error;
-    bool helper; /* the file lives in memory and is not a link */
+    struct buf *key, *type, *error;
+    bool *helper; /* the file lives in memory */
 };
-int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
-void live_facts_free(struct live_facts *f);
+int live_facts(struct live *l, uint32_t number, const struct live_facts *to);
 /* Forget why the file's last write was refused. */
 int live_forgive(struct live *l, uint32_t number);
 
 /* ---- for this layer: with the lock of `struct live` held ---- */
 
-enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
+enum file_kind { FILE_KEY, FILE_HELPER };
 
 /* Return the file with this number if it was touched, or NULL. */
 struct file *file_known(const struct live *l, uint32_t number);
@@ -100,8 +93,6 @@ struct name *name_find(const struct live *l, const char *text);
 uint32_t key_named(const struct live *l, const char *text);
 /* Return the name of a key that may not be there yet, or NULL if out of memory. */
 struct name *name_key(struct live *l, const char *text);
-/* Return the file that a name shows, making one if it has none; NULL if it is hidden. */
-struct file *name_file(struct live *l, struct name *x, int *why);
 /* Return the visible file with this name; KEY:TYPE is another name of KEY while KEY has that
  * type. */
 struct file *file_look(struct live *l, const char *text, int *why);

@@ -2,8 +2,8 @@
 /* Classifies new names in metadata/, removes and renames files (names.h). */
 #include "live/names.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,101 +22,69 @@ enum name_class {
     NAME_INVALID, /* neither; refused with EINVAL */
 };
 
-/* True if a key has or had this file name. */
-static bool is_key(const struct live *l, const char *text)
+/* True if a key has or had the first n bytes as its file name. */
+static bool is_key(const struct live *l, const char *name, size_t n)
 {
+    char text[TREE_NAME_MAX + 1];
+    *(char *)mempcpy(text, name, n) = '\0';
     const struct name *x = name_find(l, text);
     return x ? x->key != NULL : key_named(l, text) != UINT32_MAX;
 }
 
-static bool all(const char *s, size_t n, int (*is)(int))
+#define ALNUM "[[:alnum:]]"
+#define ALNUM_3 ALNUM ALNUM ALNUM
+#define TEMP "[[:alnum:]_]"
+
+/* Names of helpers, as fnmatch(3) knows them. */
+static const struct {
+    const char *pattern;
+    unsigned suffix; /* length; what stands before it is the name of a key. 0: no matter */
+    unsigned ways;   /* in which it is a helper; in others it is invalid */
+} helpers[] = {
+    {"[.#]*", 0, ~0U},
+    {"*~", 0, ~0U},
+    {"+([0-9])", 0, ~0U},                                          /* vim probes 4913 */
+    {ALNUM_3 ALNUM_3 ALNUM ALNUM, 0, 1U << NAME_MKSTEMP},          /* perl -i */
+    {"@(sed|tmp)" TEMP TEMP "+(" TEMP ")", 0, 1U << NAME_MKSTEMP}, /* sed -i, Python */
+    {"*.@(tmp|new|swp)", 4, ~0U},
+    {"*" ALNUM_3 ALNUM_3 ".bck", 10, ~0U}, /* helix */
+    {"*.@(bak|old)", 4, 1U << NAME_ASIDE},
+    {"*.@(orig|save)", 5, 1U << NAME_ASIDE},
+};
+
+static bool fits(const char *pattern, const char *name)
 {
-    while (n > 0 && is((unsigned char)*s)) {
-        s++;
-        n--;
-    }
-    return n == 0;
+    return fnmatch(pattern, name, FNM_EXTMATCH) == 0;
 }
 
-/* True if the first n bytes are the name of a key. */
-static bool begins_with_key(const struct live *l, const char *name, size_t n)
-{
-    char key[TREE_NAME_MAX + 1];
-    *(char *)mempcpy(key, name, n) = '\0';
-    return is_key(l, key);
-}
-
-static int is_tempfile(int c)
-{
-    return isalnum(c) || c == '_';
-}
-
-/* True for names that mkstemp(3) makes for sed -i (sedXXXXXX), Python (tmpXXXXXXXX, X is a letter,
- * digit or underscore) and perl -i (eight letters or digits). */
-static bool is_mkstemp(const char *s, size_t n)
-{
-    if (n == 8 && all(s, n, isalnum))
-        return true;
-    return n >= 6 && (strncmp(s, "tmp", 3) == 0 || strncmp(s, "sed", 3) == 0) &&
-           all(s, n, is_tempfile);
-}
-
-/* Classify a name with a dot by its suffix. */
-static enum name_class class_of_suffix(const struct live *l, const char *name, enum name_way way)
-{
-    enum { BACKUPS = 3 };
-    static const char *const known[] = {"tmp", "new", "swp", "bak", "orig", "old", "save"};
-    const char *dot = strrchr(name, '.');
-    const size_t n = (size_t)(dot - name);
-    size_t i = 0;
-    while (i < COUNT(known) && strcmp(known[i], dot + 1) != 0)
-        i++;
-    if (i < COUNT(known) && begins_with_key(l, name, n))
-        return i < BACKUPS || way == NAME_ASIDE ? NAME_HELPER : NAME_INVALID;
-    if (strcmp(dot, ".bck") == 0 && n > 6 && all(dot - 6, 6, isalnum) &&
-        begins_with_key(l, name, n - 6)) /* helix */
-        return NAME_HELPER;
-    return NAME_KEY;
-}
-
-/*
- * Classify a name. If no key has or had it: a helper's name begins with "." or "#", or ends in "~";
- * or it has no dot, and consists of digits or is one that mkstemp(3) made; or it is a key's name
- * with a suffix: .tmp .new .swp, or six letters or digits and .bck; or, if a key is renamed to it,
- * .bak .orig .old .save.
- */
+/* Classify a name. What is or was a key is one in any case. */
 static enum name_class class_of(const struct live *l, const char *name, enum name_way way)
 {
     char key[TREE_NAME_MAX + 1];
     size_t len = strlen(name);
-    if (is_key(l, name))
+    if (is_key(l, name, len))
         return NAME_KEY;
-    if (name_is_fleeting(name))
-        return NAME_HELPER;
-    if (!strchr(name, '.')) /* vim probes 4913 */
-        return all(name, len, isdigit) || (way == NAME_MKSTEMP && is_mkstemp(name, len))
-                   ? NAME_HELPER
-                   : NAME_INVALID;
-    const enum name_class class = class_of_suffix(l, name, way);
-    if (class != NAME_KEY)
-        return class;
-    return name_decode(name, key, &len) == 0 && key_valid(key, len) ? NAME_KEY : NAME_INVALID;
+    for (size_t i = 0; i < COUNT(helpers); i++)
+        if (fits(helpers[i].pattern, name) &&
+            (!helpers[i].suffix || is_key(l, name, len - helpers[i].suffix)))
+            return helpers[i].ways & 1U << way ? NAME_HELPER : NAME_INVALID;
+    return strchr(name, '.') && name_decode(name, key, &len) == 0 && key_valid(key, len)
+               ? NAME_KEY
+               : NAME_INVALID;
 }
 
 bool name_is_fleeting(const char *name)
 {
-    return name[0] == '.' || name[0] == '#' || name[strlen(name) - 1] == '~';
+    return fits(helpers[0].pattern, name) || fits(helpers[1].pattern, name);
 }
 
 /* ---- create ---- */
 
 bool name_is_temporary(const struct live *l, const char *name)
 {
-    size_t n = strlen(name);
-    if (n <= 7 || !all(name + n - 6, 6, isalnum))
-        return false;
-    n -= 6;
-    return begins_with_key(l, name, n) || (name[n - 1] == '.' && begins_with_key(l, name, n - 1));
+    const size_t n = strlen(name) - 6;
+    return fits("??*" ALNUM_3 ALNUM_3, name) &&
+           (is_key(l, name, n) || (name[n - 1] == '.' && is_key(l, name, n - 1)));
 }
 
 static int refuse_name(const struct live *l, const char *text)
@@ -241,16 +209,12 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
     CLEANUP(shown_free) struct shown s = value_stored(l, f->name);
     struct gguf_value v;
     struct name *x = f->name;
-    int r = helper_room(l, 0, f->text.len);
-    if (r < 0)
-        return r;
     x->pins++;
-    r = rename_to_helper(l, f, text);
+    const int r = rename_to_helper(l, f, text);
     x->pins--;
     if (r < 0)
         return r;
     f->kind = FILE_HELPER;
-    l->helper_bytes += f->text.len;
     if (!f->typed.set && shown_value(&s, &v)) /* else the text that comes was given a type */
         f->typed =
             (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem, true};
@@ -272,11 +236,8 @@ static void become_key(struct live *l, struct file *f, struct name *to)
         f->backs->backup = NULL;
     f->backs = NULL;
     name_spare(l, to);
-    if (f->kind == FILE_HELPER) {
-        l->helper_bytes -= f->text.len;
-        if (f->typed.inherited || f->state != DRAFT_EMPTIED)
-            f->typed = (struct typed){0};
-    }
+    if (f->kind == FILE_HELPER && (f->typed.inherited || f->state != DRAFT_EMPTIED))
+        f->typed = (struct typed){0};
     f->kind = FILE_KEY;
     file_move(l, f, to);
     lost_backup(l, backs);
@@ -321,9 +282,8 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
      * removed, or have a file, which its writers must not lose. */
     const bool moved = f->name != from || f->kind != (key ? FILE_KEY : FILE_HELPER);
     const bool taken = !q->wait && (to->file || to->gone || to->backup);
-    int why;
     if (r < 0 && !q->done)
-        return name_refused(l, name_file(l, to, &why) || !from->file ? to : from, e);
+        return name_refused(l, from->file && !value_is_stored(l, to) ? from : to, e);
     if (key && !q->changed) {
         if (!moved && !taken)
             rename_plainly(l, f, to);
@@ -352,31 +312,6 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
     return r;
 }
 
-/* True for a file that is open and was never written: some programs buffer what they write, and
- * rename first. */
-static bool is_unwritten(const struct file *f)
-{
-    return f->kind == FILE_HELPER && f->state == DRAFT_EMPTIED && f->text.len == 0 && f->dirty;
-}
-
-static int rename_over(struct live *l, struct file *f, struct name *to, struct live_wait *w)
-{
-    if (is_unwritten(f)) {
-        become_key(l, f, to);
-        return 0;
-    }
-    struct request *q = request_new(l, f, f->name, to);
-    if (!q)
-        return -ENOMEM;
-    if (f->kind == FILE_HELPER) {
-        buf_add(&q->text, f->text.data, f->text.len);
-        q->number = f->version;
-    }
-    q->apply = f->kind == FILE_HELPER ? accept_helper : accept_key;
-    q->end = key_renamed;
-    return queue_add(l, q, w);
-}
-
 static int rename_over_key(struct live *l, struct file *f, const char *text, struct live_wait *w)
 {
     const char *fixed = "general.alignment";
@@ -384,18 +319,32 @@ static int rename_over_key(struct live *l, struct file *f, const char *text, str
     const struct err own = {.code = -EPERM, .msg = "the new name is one of the program's own keys"};
     if (key && (strcmp(f->name->text, fixed) == 0 || strcmp(text, fixed) == 0))
         return -EINVAL;
-    if (f->kind == FILE_LINK || (key && stays(f->name)))
+    if (key && stays(f->name))
         return -EPERM;
     if (key_is_own(text, strlen(text)))
         return name_refused(l, f->name, &own);
     struct name *to = name_key(l, text);
     if (!to)
         return -ENOMEM;
-    to->pins++;
-    const int r = rename_over(l, f, to, w);
-    to->pins--;
-    name_reap(l, to);
-    return r;
+    if (!key && f->state == DRAFT_EMPTIED && f->dirty && f->text.len == 0) {
+        become_key(l, f, to); /* a program that buffers what it writes renames first */
+        return 0;
+    }
+    struct request *q = request_new(l, f);
+    if (!q) {
+        name_reap(l, to);
+        return -ENOMEM;
+    }
+    request_pin(q, to);
+    q->from = f->name;
+    q->from->pins++;
+    if (!key) {
+        buf_add(&q->text, f->text.data, f->text.len);
+        q->number = f->version;
+    }
+    q->apply = key ? accept_key : accept_helper;
+    q->end = key_renamed;
+    return queue_add(l, q, w);
 }
 
 /* Look at both names. Returns 0, 1 if there is nothing to do, or -errno. */
@@ -440,43 +389,4 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     if (class == NAME_KEY)
         return rename_over_key(l, f, text, w);
     return f->kind == FILE_KEY ? key_to_helper(l, f, text) : rename_to_helper(l, f, text);
-}
-
-/* ---- links ---- */
-
-/* Create a link, such as the .#NAME link with which emacs locks a file. A key cannot be a link. */
-int live_symlink(struct live *l, const char *text, const char *target, struct live_attr *ret)
-{
-    struct file *f;
-    int why;
-    LOCKED(&l->lock);
-    if (file_look(l, text, &why))
-        return -EEXIST;
-    if (class_of(l, text, NAME_CREATED) != NAME_HELPER)
-        return -EPERM;
-    int r = helper_room(l, 0, strlen(target));
-    if (r == 0)
-        r = name_create(l, text, NAME_CREATED, &f);
-    if (r < 0)
-        return r;
-    f->kind = FILE_LINK;
-    buf_str(&f->text, target);
-    l->helper_bytes += f->text.len;
-    if (buf_error(&f->text)) {
-        file_drop(l, f);
-        return -ENOMEM;
-    }
-    f->lookups++;
-    *ret = (struct live_attr){f->number, f->name->ino, f->text.len, true, f->name->mtime};
-    return 0;
-}
-
-int live_readlink(struct live *l, uint32_t number, struct buf *out)
-{
-    LOCKED(&l->lock);
-    const struct file *f = file_known(l, number);
-    if (!f || f->kind != FILE_LINK)
-        return -EINVAL;
-    buf_add(out, f->text.data, f->text.len);
-    return buf_error(out);
 }

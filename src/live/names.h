@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tells what a new name in metadata/ means: a key, a helper file of an editor, or neither; removes
- * and renames files, and makes links. live.h explains results, waits and threads. Names are file
- * names (text/name.h), not empty and at most TREE_NAME_MAX bytes long.
+ * and renames files. live.h explains results, waits and threads. Names are file names (text/name.h),
+ * not empty and at most TREE_NAME_MAX bytes long.
  */
 #ifndef LIVE_NAMES_H
 #define LIVE_NAMES_H
 
 #include <stdbool.h>
 
-#include "base/buf.h"
-
 struct file;
 struct live;
-struct live_attr;
 struct live_wait;
 
 /* Remove a key or a helper. The removal of a key is written a second later. */
@@ -21,8 +18,6 @@ int live_unlink(struct live *l, const char *name);
 /* Rename a file, with the flags of renameat2(2). */
 int live_rename(struct live *l, const char *name, const char *new_name, unsigned flags,
                 struct live_wait *w);
-int live_symlink(struct live *l, const char *name, const char *target, struct live_attr *ret);
-int live_readlink(struct live *l, uint32_t number, struct buf *out);
 
 /* ---- what a name means ---- */
 

@@ -115,7 +115,7 @@ void object_touch(struct live *l, struct object *o)
 
 struct request *object_request(struct live *l, struct object *o)
 {
-    struct request *q = request_new(l, NULL, NULL, NULL);
+    struct request *q = request_new(l, NULL);
     if (!q)
         return NULL;
     q->object = o;

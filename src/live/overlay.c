@@ -144,16 +144,6 @@ static int make_state(struct live *l, const struct view *base, const struct snap
     return err_sys(e, r, "cannot show the edit");
 }
 
-/* Make the accepted state without the keys and tensors that are gone, as changed by c. Call without
- * the lock. */
-static int make_without(struct live *l, const struct edit_change *c, const struct view *state,
-                        struct view *ret, struct err *e)
-{
-    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    const int r = edit_plan_make(c, &l->opt.edit, &p, e);
-    return r < 0 ? r : make_state(l, state, state->snap, &p, ret, e);
-}
-
 /* Show a view of the state after so many changes; *v is the replaced one then. */
 static void show_state(struct live *l, struct view *v, uint64_t changes)
 {
@@ -165,6 +155,7 @@ int overlay_freshen(struct live *l, struct err *e)
 {
     const struct view accepted = {l->state, l->over, NULL};
     const uint64_t changes = l->changes;
+    struct edit_plan p = EDIT_PLAN_INIT;
     struct edit_change c;
     assert(lock_held(&l->lock));
     if (l->as_shown == changes)
@@ -176,11 +167,14 @@ int overlay_freshen(struct live *l, struct err *e)
     if (r == 0 && edit_change_is_empty(&c))
         v = view_ref(&state);
     else if (r == 0)
-        r = make_without(l, &c, &state, &v, e);
+        r = edit_plan_make(&c, &l->opt.edit, &p, e);
+    if (r == 0 && !v.snap)
+        r = make_state(l, &state, state.snap, &p, &v, e);
     lock_take(&l->lock);
     if (r == 0 && changes > l->as_shown) /* else a newer one is shown */
         show_state(l, &v, changes);
     lock_drop(&l->lock);
+    edit_plan_free(&p);
     edit_change_free(&c);
     view_free(&v);
     view_free(&state);
@@ -204,7 +198,7 @@ static void put_note(const struct edit_change *c, const struct edit_slot *s, str
     else if (known)
         (void)show(old, gguf_key(c->on.g, &c->on.g->kv[s->old]), c->on.g->kv[s->old].key_len);
     const bool renamed = known && !s->gone && strcmp(name, old) != 0;
-    buf_printf(out, "%s%s: %s%s", tensor ? UNSAVED_TENSOR : "", known ? old : name,
+    buf_printf(out, "%s%s: %s%s", tensor ? IN_TENSORS : IN_KEYS, known ? old : name,
                s->gone   ? "removed"
                : renamed ? "renamed to "
                : known   ? "changed"
@@ -221,11 +215,11 @@ void overlay_notes(const struct live *l, struct buf *out)
         put_note(&l->pending, l->pending.slot[i], out);
     for (const struct name *x = l->first; x && l->n_gone; x = x->next)
         if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}))
-            buf_printf(out, "%s: removed%c", show(shown, x->key, x->key_len), '\0');
+            buf_printf(out, IN_KEYS "%s: removed%c", show(shown, x->key, x->key_len), '\0');
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
         if (o->gone && edit_tensor_numbered(&l->pending, o->number, &t))
-            buf_printf(out, UNSAVED_TENSOR "%s: removed%c", show(shown, t.name, t.name_len), '\0');
+            buf_printf(out, IN_TENSORS "%s: removed%c", show(shown, t.name, t.name_len), '\0');
     }
     if (buf_error(out)) /* whole notes only */
         out->len = 0;
@@ -391,22 +385,8 @@ static int plan(struct live *l, struct edit_plan *p, bool *cheap, struct err *e)
     return r;
 }
 
-/* Plan what is pending without the removals, which begin at `mark` and cannot be written: they are
- * taken back if they alone prevent the edit. */
-static int plan_without(struct live *l, struct accept *a, size_t mark, struct err *e)
-{
-    const struct err why = *e;
-    bool cheap;
-    edit_undo(&l->pending, mark);
-    a->mixed = false;
-    const bool others = !edit_change_is_empty(&l->pending);
-    const int r = others ? plan(l, &a->p, &cheap, e) : why.code;
-    if (r == 0 || !others)
-        names_spare_all(l, &why);
-    return r;
-}
-
-/* Plan what is pending, with the removals if it is written now. */
+/* Plan what is pending, with the removals if it is written now; if they alone prevent that
+ * (relayout=inplace), they are taken back. */
 static int plan_all(struct live *l, struct accept *a, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
@@ -415,15 +395,17 @@ static int plan_all(struct live *l, struct accept *a, struct err *e)
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = plan(l, &a->p, &cheap, e);
-    if (r == -EOPNOTSUPP && a->mixed) /* relayout=inplace */
-        return plan_without(l, a, mark, e);
-    if (r < 0 || !a->write || a->sure || cheap)
+    a->write &= a->sure || cheap;
+    if (!a->mixed || (r == 0 ? a->write : r != -EOPNOTSUPP))
         return r;
-    a->write = false;
-    if (!a->mixed)
-        return 0;
     edit_undo(&l->pending, mark);
-    return plan(l, &a->p, &cheap, e);
+    a->mixed = false;
+    const struct err why = *e;
+    const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
+    r = alone ? r : plan(l, &a->p, &cheap, e);
+    if (failed && (alone || r == 0))
+        names_spare_all(l, &why);
+    return r;
 }
 
 static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e)
@@ -462,7 +444,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     if (!overlay_is_pending(l))
         return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
     a.sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
-             (when == WHEN_DUE && !(l->queue.removes && mode == LIVE_COMMIT_AUTO));
+             (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
     l->busy = true;
     int r = plan_all(l, &a, e);

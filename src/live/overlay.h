@@ -36,7 +36,9 @@ int overlay_freshen(struct live *l, struct err *e);
  */
 void overlay_ready(struct live *l, bool fully, struct err *e);
 
-/* Name each key and tensor that is pending in one NUL-terminated line, "KEY: what". */
+#define IN_KEYS "metadata/"
+#define IN_TENSORS "tensors/"
+/* Name each key and tensor that is pending in one NUL-terminated line, "metadata/KEY: what". */
 void overlay_notes(const struct live *l, struct buf *out);
 
 #endif

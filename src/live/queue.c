@@ -17,7 +17,7 @@
 
 /* ---- requests ---- */
 
-struct request *request_new(struct live *l, struct file *f, struct name *from, struct name *to)
+struct request *request_new(struct live *l, struct file *f)
 {
     struct request *q = calloc(1, sizeof(*q));
     assert(lock_held(&l->lock));
@@ -25,14 +25,8 @@ struct request *request_new(struct live *l, struct file *f, struct name *from, s
         return NULL;
     q->when = WHEN_MODE;
     q->file = f;
-    q->from = from;
-    q->to = to;
     if (f)
         f->pins++;
-    if (from)
-        from->pins++;
-    if (to)
-        to->pins++;
     return q;
 }
 
@@ -105,11 +99,6 @@ static bool work(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-bool queue_is_idle(const struct live *l)
-{
-    return !l->queue.working;
-}
-
 int queue_add(struct live *l, struct request *q, struct live_wait *w)
 {
     struct queue *s = &l->queue;
@@ -143,9 +132,9 @@ static int synced(struct live *l, struct request *q, int r, const struct err *e)
 
 int queue_sync(struct live *l, bool all, struct live_wait *w)
 {
-    if (queue_is_idle(l) && !overlay_is_pending(l) && !(all && !TAILQ_EMPTY(&l->tensors.fresh)))
+    if (!l->queue.working && !overlay_is_pending(l) && !(all && !TAILQ_EMPTY(&l->tensors.fresh)))
         return l->astray ? -ESTALE : 0;
-    struct request *q = request_new(l, NULL, NULL, NULL);
+    struct request *q = request_new(l, NULL);
     if (!q)
         return -ENOMEM;
     q->when = WHEN_NOW;
@@ -218,12 +207,10 @@ static bool tick(struct pool_job *j, struct timespec *again)
     struct queue *s = &l->queue;
     LOCKED(&l->lock);
     const struct timespec *next = NULL;
-    if (l->made.file && when_past(&l->made.due, 0))
-        live_end_made(l);
     const bool adds = l->tensors.due.tv_sec && when_past(&l->tensors.due, 0);
     const bool writes = s->due.tv_sec && when_past(&s->due, 0);
     if (adds || writes) {
-        struct request *q = request_new(l, NULL, NULL, NULL);
+        struct request *q = request_new(l, NULL);
         if (q && adds)
             q->apply = tensors_add;
         if (q && writes)
@@ -233,9 +220,7 @@ static bool tick(struct pool_job *j, struct timespec *again)
         if (!q || queue_add(l, q, NULL) < 0)
             s->due = when_after(1000);
     }
-    if (l->made.file)
-        next = &l->made.due;
-    if (l->tensors.due.tv_sec && (!next || when_before(&l->tensors.due, next)))
+    if (l->tensors.due.tv_sec)
         next = &l->tensors.due;
     if (s->due.tv_sec && (!next || when_before(&s->due, next)))
         next = &s->due;
@@ -258,10 +243,9 @@ void queue_later(struct live *l, bool removes)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;
-    if (removes && s->due.tv_sec && !s->removes) /* written together with the collected edits */
+    if (removes && s->due.tv_sec && !edit_change_is_empty(&l->pending)) /* written with these */
         return;
     struct timespec due = when_after(seconds * 1000);
-    s->removes = removes;
     if (!s->first_at.tv_sec)
         s->first_at = when_now();
     const struct timespec latest = when_later(&s->first_at, QUEUE_LATEST * 1000);

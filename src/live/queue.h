@@ -36,7 +36,7 @@ struct request {
     bool changed;  /* apply() returned 1 */
     bool converts; /* apply() converts a tensor: the end of the mount breaks that off */
     /* For apply() and end(): */
-    struct file *file; /* pinned, as are the names; may be NULL */
+    struct file *file; /* pinned, as are the names; each may be NULL */
     struct name *from, *to;
     struct buf text; /* owned */
     struct typed typed;
@@ -49,8 +49,8 @@ struct request {
     int verdict;               /* on it; -EINTR: none, or a signal ended the judgement */
 };
 
-/* Make a request, which pins these. Returns NULL if out of memory. */
-struct request *request_new(struct live *l, struct file *f, struct name *from, struct name *to);
+/* Make a request about a file, if any. Returns NULL if out of memory. */
+struct request *request_new(struct live *l, struct file *f);
 /* Free a request that was not added. */
 void request_free(struct live *l, struct request *q);
 /* Pin the name that a request is about, while apply() drops the lock. */
@@ -64,8 +64,6 @@ static inline void request_pin(struct request *q, struct name *to)
  * w is NULL), or -EROFS (no more edits) or -errno, after freeing it.
  */
 int queue_add(struct live *l, struct request *q, struct live_wait *w);
-/* Return true if no request is waiting or running. */
-bool queue_is_idle(const struct live *l);
 /* Write what is pending, after all requests before; first add the new tensors, if `all`. Returns as
  * queue_add(). */
 int queue_sync(struct live *l, bool all, struct live_wait *w);
@@ -77,7 +75,7 @@ void queue_spared(struct live *l);
 #define QUEUE_TENSORS 2  /* the same if tensors are removed */
 #define QUEUE_EDITS 10   /* seconds after the last collected edit */
 #define QUEUE_LATEST 60  /* seconds after the first */
-/* Call at `made.due`. */
+/* Look at this time for what is due. */
 void queue_tick(struct live *l, const struct timespec *at);
 
 /* Call these three without the lock. */

@@ -35,8 +35,7 @@
 #include "live/extents.h"
 #include "live/live.h"
 
-/* Limit on the text of one value, and on the total size of all helpers; no tokenizer's array needs
- * this much. */
+/* Limit on the text of a value or helper; no tokenizer's array needs this much. */
 #define TEXT_MAX ((uint64_t)1 << 30)
 
 /* The type of a value, if it is known before the value. */
@@ -54,7 +53,8 @@ struct name {
     char *text;                 /* owned: the file name */
     char *key;                  /* owned: the key; NULL for a helper */
     size_t key_len;
-    uint32_t ino; /* st_ino: the key's number, which stays when the file is replaced */
+    uint32_t
+        ino; /* st_ino: the key's number, which stays when the file is replaced: vim compares */
     struct file *file;
     struct file *backup; /* the helper that has the text of this hidden key, or NULL */
     bool gone;           /* removed, but not yet written */
@@ -76,6 +76,7 @@ struct file {
     struct link link; /* first member; in live.by_number */
     uint32_t number;
     enum file_kind kind;
+    bool made;            /* by mknod(2), and not opened for writing since */
     struct name *name;    /* NULL: an orphan, whose writes are discarded */
     struct name *backs;   /* HELPER: the hidden key whose text it has, or NULL */
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
@@ -83,26 +84,20 @@ struct file {
     /* KEY: the type for the next edit, set by opening KEY:TYPE or by setxattr. HELPER: that of the
      * key that it may become. */
     struct typed typed;
-    struct buf text;        /* KEY: the draft. HELPER: its bytes. LINK: the target */
+    struct buf text;        /* KEY: the draft. HELPER: its bytes */
     enum draft_state state; /* HELPER: NONE or WRITTEN, but for an unwritten one */
-    int broken;             /* KEY: why a part could not be stored; then no more is taken */
-    unsigned writers;       /* number of handles open for writing */
-    unsigned dirty;         /* of these, the number that have written since their last flush */
-    uint64_t version;       /* changes with the text; no two drafts have the same */
-    uint64_t accepted;      /* the last version that was accepted */
-    /* The last refusal: handles whose last write is one of these versions hear of it until they
-     * write again, even if somebody else has begun anew. */
-    struct {
-        uint64_t from, upto;
-        int why;
-    } refused;
+    int why;          /* REFUSED: the error, which each flush repeats until it is written anew */
+    bool broken;      /* KEY: a part could not be stored, so no more is taken */
+    unsigned writers; /* number of handles open for writing */
+    unsigned dirty;   /* of these, the number that have written since their last flush */
+    uint64_t version; /* changes with the text; no two drafts have the same */
 };
 
 struct live_file {
     struct file *file;
     bool writes, append;
-    bool dirty;       /* this handle wrote since its last flush (file.dirty) */
-    uint64_t version; /* the file's version after its last write */
+    bool wrote; /* the text, with others */
+    bool dirty; /* ... since its last flush (file.dirty) */
 };
 
 /* ---- the queue (queue.h) ---- */
@@ -119,7 +114,6 @@ struct queue {
     struct pool_job watch;    /* looks for signals to waiting programs */
     struct timespec first_at; /* the first edit that waits for `due`; tv_sec is 0 if none waits */
     struct timespec due;      /* CLOCK_MONOTONIC; tv_sec is 0 if nothing is due */
-    bool removes;             /* only removals are due */
     atomic_bool cancel;       /* a signal ended the wait for the running request */
 };
 
@@ -153,13 +147,8 @@ struct live {
     struct table by_text, by_number;
     struct name *first, *last;
     size_t n_gone, n_errors;
-    uint32_t given;        /* the next number for a key or file */
-    uint64_t versions;     /* the last version of a text */
-    uint64_t helper_bytes; /* number of bytes in all helpers */
-    struct {
-        struct live_file *file; /* owned; the last file made by mknod, or NULL */
-        struct timespec due;    /* when it counts as closed */
-    } made;
+    uint32_t given;    /* the next number for a key or file */
+    uint64_t versions; /* the last version of a text */
 
     /* Tensors that a call has touched (objects.h). */
     struct {

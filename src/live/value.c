@@ -16,18 +16,12 @@
 
 /* ---- types ---- */
 
-/* Parse the name of a type: "u32", "array[string]". Returns false if there is no such type, or if
- * values of it cannot be edited (arrays of arrays). */
-static bool type_by_name(const char *name, size_t n, struct typed *ret)
-{
-    *ret = (struct typed){.set = true};
-    return type_name_get(name, n, &ret->type, &ret->elem);
-}
-
 bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret)
 {
     const char *colon = strrchr(file, ':');
-    if (!colon || colon == file || !type_by_name(colon + 1, strlen(colon + 1), ret))
+    *ret = (struct typed){.set = true};
+    if (!colon || colon == file ||
+        !type_name_get(colon + 1, strlen(colon + 1), &ret->type, &ret->elem))
         return false;
     *(char *)mempcpy(key, file, (size_t)(colon - file)) = '\0';
     return true;
@@ -121,7 +115,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
 
 /* ---- drafts ---- */
 
-/* Return the name of the key whose file this is; NULL for a helper, a link or an orphan. */
+/* Return the name of the key whose file this is; NULL for a helper or an orphan. */
 static struct name *key_of(const struct file *f)
 {
     return f->kind == FILE_KEY ? f->name : NULL;
@@ -130,13 +124,6 @@ static struct name *key_of(const struct file *f)
 bool draft_is_shown(const struct file *f)
 {
     return f->state == DRAFT_EMPTIED || f->state == DRAFT_WRITTEN;
-}
-
-/* True if its writers have flushed and it was judged: its last release may come late, and who opens
- * the file anew begins with the stored value. */
-static bool text_is_over(const struct file *f)
-{
-    return !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED);
 }
 
 static void enter_draft(struct live *l, struct file *f, enum draft_state state)
@@ -148,7 +135,7 @@ static void enter_draft(struct live *l, struct file *f, enum draft_state state)
 void draft_restart(struct live *l, struct file *f)
 {
     enter_draft(l, f, DRAFT_NONE);
-    f->broken = 0;
+    f->broken = false;
     if (f->kind == FILE_KEY)
         f->typed = (struct typed){0};
 }
@@ -185,37 +172,31 @@ int draft_open(struct live *l, struct file *f, const struct err *unready)
     struct name *x = key_of(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
-    if (x && text_is_over(f))
+    /* its writers have flushed and it was judged: the last release comes late */
+    if (x && !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED))
         draft_restart(l, f);
     return 0;
 }
 
-int helper_room(const struct live *l, uint64_t was, uint64_t len)
-{
-    return len <= was || (len <= TEXT_MAX && l->helper_bytes - was <= TEXT_MAX - len) ? 0 : -ENOSPC;
-}
-
 /* Set the length of the text, extending it with zeros. */
-static int set_length(struct live *l, struct file *f, uint64_t len)
+static int set_length(struct file *f, uint64_t len)
 {
     const size_t was = f->text.len;
-    if (f->kind == FILE_HELPER ? helper_room(l, was, len) < 0 : len > TEXT_MAX)
-        return f->kind == FILE_HELPER ? -ENOSPC : -EFBIG;
+    if (len > TEXT_MAX)
+        return -EFBIG;
     if (len > was)
         buf_zero(&f->text, (size_t)len - was);
     else
         f->text.len = (size_t)len;
     const int r = buf_error(&f->text);
     f->text.err = 0;
-    if (f->kind == FILE_HELPER)
-        l->helper_bytes += f->text.len - was;
     return r;
 }
 
 static void mark_dirty(struct live_file *h)
 {
     h->file->dirty += !h->dirty;
-    h->dirty = true;
+    h->dirty = h->wrote = true;
 }
 
 static void mark_flushed(struct live_file *h)
@@ -227,11 +208,11 @@ static void mark_flushed(struct live_file *h)
 static int text_resize(struct live *l, struct file *f, uint64_t size)
 {
     const size_t was = f->text.len;
-    const int r = set_length(l, f, size);
+    const int r = set_length(f, size);
     if (r < 0 || (size == was && size > 0))
         return r;
     enter_draft(l, f, size > 0 ? DRAFT_WRITTEN : DRAFT_EMPTIED);
-    f->broken = size > 0 ? f->broken : 0;
+    f->broken &= size > 0;
     return 0;
 }
 
@@ -239,20 +220,13 @@ void draft_empty(struct live *l, struct live_file *h)
 {
     (void)text_resize(l, h->file, 0);
     mark_dirty(h);
-    h->version = h->file->version;
 }
 
 void draft_accepted(struct file *f, uint64_t version, const struct typed *as)
 {
     if (f->state == DRAFT_CLEAN && version != f->version) /* its text may be another one */
         f->state = DRAFT_NONE;
-    if (version > f->version) /* no draft's */
-        return;
-    if (version > f->accepted)
-        f->accepted = version;
-    if (version >= f->refused.from && version <= f->refused.upto)
-        f->refused.from = version + 1;
-    if (version < f->version || f->state == DRAFT_NONE) /* written on since, or closed */
+    if (version != f->version || f->state == DRAFT_NONE) /* written on since, or closed */
         return;
     f->state = DRAFT_CLEAN;
     if (f->typed.type == as->type && f->typed.elem == as->elem)
@@ -263,26 +237,8 @@ void draft_accepted(struct file *f, uint64_t version, const struct typed *as)
 static int draft_refused(struct live *l, struct file *f, struct name *x, const struct err *e)
 {
     f->state = DRAFT_REFUSED;
-    f->refused.from = f->accepted + 1;
-    f->refused.upto = f->version;
-    f->refused.why = e->code;
+    f->why = e->code;
     return x ? name_refused(l, x, e) : e->code;
-}
-
-/* Return the error with which the last write of a handle was refused, or 0. */
-static int refusal(const struct live_file *h)
-{
-    const struct file *f = h->file;
-    return h->version >= f->refused.from && h->version <= f->refused.upto ? f->refused.why : 0;
-}
-
-void draft_end(struct file *f)
-{
-    f->state = DRAFT_NONE;
-    f->accepted = f->refused.from = f->refused.upto = 0;
-    f->refused.why = 0;
-    if (f->kind == FILE_KEY)
-        f->typed = (struct typed){0};
 }
 
 /* ---- edits of texts ---- */
@@ -316,7 +272,7 @@ static int text_accepted(struct live *l, struct request *q, int r, const struct 
 /* Make a request about the text of a file as it is now. Returns NULL if out of memory. */
 static struct request *about_text(struct live *l, struct file *f)
 {
-    struct request *q = request_new(l, f, NULL, NULL);
+    struct request *q = request_new(l, f);
     if (q) {
         buf_add(&q->text, f->text.data, f->text.len);
         q->typed = f->typed;
@@ -378,41 +334,34 @@ static bool is_whole_text(const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-/* Return the error that a whole text must end with, or 0. Call without the lock. */
-static int check_whole(const struct request *q, const struct snapshot *g, const struct shown *old,
-                       struct err *e)
-{
-    CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    const struct name *x = q->to;
-    struct gguf_value v;
-    uint32_t type = 0;
-    int r = parse_request(q, x, &g->gguf->fmt, old, &type, &payload, e);
-    if (r == -EILSEQ && shown_value(old, &v) && v.type == GGUF_STRING && v.len >= q->text.len &&
-        memcmp(v.data, q->text.data, q->text.len) == 0)
-        return 0; /* the stored string may be written back, which is accepted as it is */
-    if (r == 0)
-        r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, e);
-    return r == -EINVAL || r == -ERANGE || r == -EILSEQ ? r : 0;
-}
-
 /* Refuse a text while it is written, if nothing that follows could make it a value: a shell's echo
  * hears of an error in write(2), but not in close(2). Drops and retakes the lock. */
 static int check_write(struct live *l, struct file *f, struct name *x)
 {
-    struct err e = {0};
-    struct request *q = about_text(l, f);
-    struct snapshot *g = REF(l->state);
     CLEANUP(shown_free) struct shown old = value_stored(l, x);
-    int r = 0;
-    if (q) {
-        request_pin(q, x);
-        lock_drop(&l->lock);
-        r = buf_error(&q->text) ? 0 : check_whole(q, g, &old, &e);
-        lock_take(&l->lock);
-        r = r < 0 && f->version == q->number ? draft_refused(l, f, x, &e) : 0;
-        request_free(l, q);
-    }
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    struct err e = {0};
+    struct gguf_value v;
+    uint32_t type = 0;
+    struct request *q = about_text(l, f);
+    if (!q)
+        return 0;
+    struct snapshot *g = REF(l->state);
+    request_pin(q, x);
+    lock_drop(&l->lock);
+    int r = buf_error(&q->text);
+    if (r == 0)
+        r = parse_request(q, x, &g->gguf->fmt, &old, &type, &payload, &e);
+    if (r == 0)
+        r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, &e);
+    else if (r == -EILSEQ && shown_value(&old, &v) && v.type == GGUF_STRING &&
+             v.len >= q->text.len && memcmp(v.data, q->text.data, q->text.len) == 0)
+        r = 0; /* the stored string may be written back, which is accepted as it is */
+    const bool final = r == -EINVAL || r == -ERANGE || r == -EILSEQ;
     snapshot_unref(g);
+    lock_take(&l->lock);
+    r = final && f->version == q->number ? draft_refused(l, f, x, &e) : 0;
+    request_free(l, q);
     return r;
 }
 
@@ -425,23 +374,22 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
     struct file *f = h->file;
     struct name *x = key_of(f);
     if (x && f->broken)
-        return f->broken;
+        return f->why;
     if (h->append)
         off = f->text.len;
     (void)add_u64(off, n, &end);
     mark_dirty(h);
-    int r = end > f->text.len ? set_length(l, f, end) : 0;
+    int r = end > f->text.len ? set_length(f, end) : 0;
     if (r == 0) {
         enter_draft(l, f, DRAFT_WRITTEN);
         if (n)
             memcpy(f->text.data + off, bytes, n);
     }
-    h->version = f->version;
     if (f->kind == FILE_HELPER && f->name)
         f->name->mtime = when_date();
     if (!x)
         return r;
-    f->broken = r;
+    f->broken = r < 0;
     if (err_sys(&e, r, "cannot be written") < 0)
         return draft_refused(l, f, x, &e);
     /* it came as lines in one write, or an append keeps the existing text */
@@ -467,8 +415,8 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
         overlay_ready(l, true, &unready);
     LOCKED(&l->lock);
     struct file *f = opened ? h->file : file_numbered(l, number, &why);
-    if (!f || (!opened && (!f->name || f->kind == FILE_LINK)))
-        return !f ? why : f->name ? -EINVAL : -ESTALE;
+    if (!f || (!opened && !f->name))
+        return f ? -ESTALE : why;
     int r = opened ? 0 : draft_open(l, f, &unready);
     if (r == 0 && size > 0)
         r = draft_load(l, f, size);
@@ -476,7 +424,6 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
         r = text_resize(l, f, size);
     if (opened) {
         mark_dirty(h);
-        h->version = f->version;
     } else {
         if (r == 0 && !f->dirty) /* else those who write it bring it */
             r = draft_judge_rest(l, f, w);
@@ -496,7 +443,7 @@ static bool flush(struct live *l, struct live_file *h, enum when when, struct li
     const bool judges = key && f->state == DRAFT_WRITTEN &&
                         (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
     mark_flushed(h);
-    *r = key_of(f) ? refusal(h) : 0;
+    *r = key && h->wrote && f->state == DRAFT_REFUSED ? f->why : 0;
     if (*r < 0)
         return true;
     if (judges)
@@ -518,37 +465,21 @@ int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
 {
     int r;
     LOCKED(&l->lock);
-    if (!h)
-        live_end_made(l);
     return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, !h, w);
-}
-
-static void release_locked(struct live *l, struct live_file *h)
-{
-    struct file *f = h->file;
-    if (h->writes) {
-        mark_flushed(h);
-        if (--f->writers == 0)
-            (void)draft_judge_rest(l, f, NULL);
-    }
-    f->opens--;
-    file_settle(l, f);
 }
 
 void live_release(struct live *l, struct live_file *h)
 {
+    struct file *f = h->file;
     lock_take(&l->lock);
-    release_locked(l, h);
+    if (h->writes) {
+        mark_flushed(h);
+        if (--f->writers == 0 && !f->made)
+            (void)draft_judge_rest(l, f, NULL);
+    }
+    f->opens--;
+    file_settle(l, f);
     lock_drop(&l->lock);
-    free(h);
-}
-
-void live_end_made(struct live *l)
-{
-    struct live_file *h = l->made.file;
-    l->made.file = NULL;
-    if (h)
-        release_locked(l, h);
     free(h);
 }
 
@@ -579,29 +510,27 @@ static int accept_type(struct live *l, struct request *q, struct err *e)
  * queue is judged before the type. */
 static bool awaits_text(const struct live *l, const struct file *f)
 {
-    return !f->pins && f->writers &&
+    return !f->pins && (f->writers || f->made) &&
            (draft_is_shown(f) || (f->state == DRAFT_REFUSED && f->dirty) ||
             !value_is_stored(l, f->name));
 }
 
 int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
 {
-    struct typed type;
+    struct typed type = {.set = true};
     int why;
-    if (!type_by_name(name, n, &type))
+    if (!type_name_get(name, n, &type.type, &type.elem))
         return -EINVAL;
     LOCKED(&l->lock);
     struct file *f = file_numbered(l, number, &why);
     if (!f || !f->name)
         return f ? -ENOENT : why;
-    if (f->kind == FILE_LINK)
-        return -EPERM;
     /* A helper: rsync -X. One in the queue may be about to become a key. */
     if (f->kind == FILE_HELPER ? !f->pins : awaits_text(l, f)) {
         f->typed = type;
         return 0;
     }
-    struct request *q = request_new(l, f, NULL, NULL);
+    struct request *q = request_new(l, f);
     if (!q)
         return -ENOMEM;
     if (f->kind == FILE_KEY)

@@ -49,7 +49,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
 bool draft_is_shown(const struct file *f);
 /* Open a file for writing. unready: why edits are refused, or 0. A draft that is over begins anew. */
 int draft_open(struct live *l, struct file *f, const struct err *unready);
-/* What was written is dropped, and the stored text counts. */
+/* What was written is dropped, and the stored text counts. Also the end of a draft that nobody needs. */
 void draft_restart(struct live *l, struct file *f);
 /* Have the draft of a key begin with the stored text if it has none, before it is used at `off`.
  * Returns 0, 1 if that dropped the lock, or -ENOMEM. */
@@ -60,12 +60,5 @@ void draft_accepted(struct file *f, uint64_t version, const struct typed *as);
 /* A file has no writers. What no flush has judged, because its program was killed or its wait was
  * interrupted, is judged now; the draft stays until then. w: who waits, or NULL. */
 int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w);
-/* The draft of a file that nobody needs ends. */
-void draft_end(struct file *f);
-/* Returns 0, or -ENOSPC if helpers would take too much room. */
-int helper_room(const struct live *l, uint64_t was, uint64_t len);
-
-/* Close the file made by mknod(2), whose value is still missing or empty. */
-void live_end_made(struct live *l);
 
 #endif

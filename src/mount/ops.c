@@ -528,14 +528,6 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     reply_entry(req, r, &e);
 }
 
-static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
-{
-    struct tree_entry e;
-    ENTER(req, parent, -EPERM, use);
-    int r = tree_symlink(use.tree, parent, name, target, &e);
-    reply_entry(req, r, &e);
-}
-
 static void op_link(fuse_req_t req, UNUSED fuse_ino_t ino, UNUSED fuse_ino_t new_parent,
                     UNUSED const char *new_name)
 {
@@ -572,6 +564,5 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .rename = op_rename,
     .mkdir = op_mkdir,
     .mknod = op_mknod,
-    .symlink = op_symlink,
     .link = op_link,
 };

@@ -424,10 +424,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(slot_leave) struct use u;
     int r = enter(s, node, &u);
-    return r < 0                        ? r
-           : !u.own                     ? tree_readlink(u.tree, node, out)
-           : use_kind(&u) == PLACE_LINK ? link_target(&u, out)
-                                        : -EINVAL;
+    return r < 0 ? r : u.own && use_kind(&u) == PLACE_LINK ? link_target(&u, out) : -EINVAL;
 }
 
 /* ---- directories ---- */
@@ -538,12 +535,10 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 static void add_unsaved(const struct use *u, void *out)
 {
-    CLEANUP(buf_free) struct buf notes = BUF_INIT;
     const char *name = path_name(u->slot->is.path);
-    char shown[SHOW_MAX];
-    live_notes(tree_live(u->tree), NOTES_REFUSED | NOTES_LOST, &notes);
-    for (struct note n = {0}; unsaved_next(&notes, &n);)
-        buf_printf(out, "%s: %s: %s\n", show(shown, name, strlen(name)), n.path, n.why);
+    char shown[SHOW_MAX + 2];
+    (void)show(shown, name, strlen(name));
+    live_notes(tree_live(u->tree), NOTES_REFUSED | NOTES_LOST, strcat(shown, ": "), out);
 }
 
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)

@@ -189,8 +189,7 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
     brief_entry(t, ino_of(n), n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(n), 0, ret);
     ret->name_for = name_for(t, n);
     ret->attr_for = attr_for(t, n);
-    entry_fill(ret, a->link ? S_IFLNK | 0777 : node_mode(t, &g, n), &g, a->size,
-               node_mtime(t, v, n, a));
+    entry_fill(ret, node_mode(t, &g, n), &g, a->size, node_mtime(t, v, n, a));
 }
 
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
@@ -301,12 +300,9 @@ static void put_refusal(struct tree *t, struct buf *out)
 
 static int key_xattrs(struct tree *t, struct subject *s)
 {
-    struct live_facts f = {0};
-    int r = live_facts(t->meta, s->n.number, &f);
-    s->text[X_NAME] = f.key;
-    s->text[X_TYPE] = f.type;
-    s->text[X_ERROR] = f.error;
-    s->helper = f.helper;
+    const struct live_facts to = {&s->text[X_NAME], &s->text[X_TYPE], &s->text[X_ERROR],
+                                  &s->helper};
+    int r = live_facts(t->meta, s->n.number, &to);
     if (r == 0 && !atomic_load(&t->live))
         put_refusal(t, &s->text[X_ERROR]);
     return r;

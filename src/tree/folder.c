@@ -244,7 +244,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     if (attrs)
         key_entry(t, &a, ret);
     else
-        brief_entry(t, ino_key(a.number), ino_key(a.ino), a.link ? S_IFLNK : S_IFREG, ret);
+        brief_entry(t, ino_key(a.number), ino_key(a.ino), S_IFREG, ret);
     *cookie = i + 3;
     return 1;
 }
@@ -394,25 +394,4 @@ int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
            : r == NAMES_KEYS         ? -EPERM
            : dir.kind == NODE_TENSOR ? -ENOTDIR
                                      : live_tensor_remove(t->meta, name);
-}
-
-int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
-                 struct tree_entry *ret)
-{
-    struct live_attr a;
-    const struct node dir = ino_node(parent);
-    int r = begin_names(t, &dir, name);
-    if (r == NAMES_TENSORS)
-        return -EPERM;
-    if (r == 0)
-        r = live_symlink(t->meta, name, target, &a);
-    if (r == 0)
-        key_entry(t, &a, ret);
-    return r;
-}
-
-int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
-{
-    struct node n = ino_node(node);
-    return n.kind == NODE_KEY ? live_readlink(t->meta, n.number, out) : -EINVAL;
 }

@@ -51,8 +51,5 @@ int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_
 /* Create a new tensor's directory. The second function removes a tensor with everything in it. */
 int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name);
-int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
-                 struct tree_entry *ret);
-int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
 
 #endif

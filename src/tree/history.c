@@ -13,13 +13,9 @@
 
 /* ---- the state of the mount ---- */
 
-/* Higher counts are shown as "more than 100". */
-enum { COUNT_MAX = 101 };
 static void add_count(size_t n, const char *one, const char *many, struct buf *out)
 {
-    if (n >= COUNT_MAX)
-        buf_printf(out, "; more than %d %s", COUNT_MAX - 1, many);
-    else if (n > 0)
+    if (n > 0)
         buf_printf(out, "; %zu %s", n, n == 1 ? one : many);
 }
 
@@ -45,17 +41,7 @@ void state_text(struct tree *t, struct buf *out)
 
 void errors_text(struct tree *t, struct buf *out)
 {
-    for (unsigned kind = NOTES_REFUSED; kind <= NOTES_TROUBLE; kind *= 2) {
-        CLEANUP(buf_free) struct buf notes = BUF_INIT;
-        live_notes(t->meta, kind, &notes);
-        for (struct note n = {0}; unsaved_next(&notes, &n);) {
-            const bool tensor = strncmp(n.path, UNSAVED_TENSOR, strlen(UNSAVED_TENSOR)) == 0;
-            buf_str(out, tensor ? "" : "metadata/");
-            show_all(out, n.path, strlen(n.path));
-            buf_printf(out, ": %s%s\n", kind == NOTES_TROUBLE ? "not written: " : "", n.why);
-        }
-        out->err = buf_error(&notes) ? buf_error(&notes) : out->err;
-    }
+    live_notes(t->meta, NOTES_REFUSED | NOTES_TROUBLE, "", out);
 }
 
 /* ---- the history ---- */

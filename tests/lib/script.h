@@ -40,16 +40,15 @@
  *     fsync H; fsync         the file; the directory
  *     put PATH TEXT          printf TEXT > PATH, as a shell does; add PATH TEXT: >>
  *     floats PATH 'F...'     the same with floats
- *     truncate PATH N; rm PATH; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
+ *     truncate PATH N; rm PATH; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE)
  *     mkdir PATH; rmdir PATH
- *     mknod NAME             tar calls this before it opens a file; the handle is released at the
- *                            next mknod, fsync of the directory, or finish
+ *     mknod NAME             tar --xattrs calls this before it opens a file
  *     type NAME TYPE         set user.gguf.type
  *     forgive PATH           remove user.gguf.error; forgive PATH ATTRIBUTE
  * Inspections:
  *     list NAME...           metadata/ has exactly these, in this order; list DIR 'NAME...'
  *     gone PATH...           none of these can be opened
- *     text PATH TEXT; stat PATH SIZE; typed NAME TYPE; readlink NAME TARGET
+ *     text PATH TEXT; stat PATH SIZE; typed NAME TYPE
  *     values PATH 'F...'     the floats at its end; dotted PATH N STEP: X's there, dots elsewhere
  *     attr PATH ATTRIBUTE TEXT; attrs PATH 'ATTRIBUTE ...'
  *     refused PATH [TEXT]; good PATH      it has user.gguf.error (that contains TEXT), or not
@@ -77,8 +76,6 @@
  *     alter; restore         another program touches the model; its time is restored
  *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; check and remove them
- *     helpers N              bytes that helpers hold, including those of keys that are not written
- *                            yet
  *     edits changed; edits same       the model is edited; another program changed it, or not
  *     hurry                  pending edits are written now, and no more are made; hurry starved:
  *                            there is no memory for that

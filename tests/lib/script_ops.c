@@ -241,7 +241,7 @@ static void settle(const struct run *r)
     struct live *l = atomic_load(&r->t->live);
     for (bool idle = !l; !idle; (void)usleep(100)) {
         lock_take(&l->lock);
-        idle = queue_is_idle(l);
+        idle = !l->queue.working;
         lock_drop(&l->lock);
         idle |= script_gate_open()->hold;
         script_gate_close();
@@ -429,22 +429,11 @@ OP(mvnew, 2, 2)
     return rename_path(r, arg, RENAME_NOREPLACE, w);
 }
 
-OP(link, 2, 2)
-{
-    struct tree_entry e;
-    int got = tree_symlink(r->t, ino_row(0), arg[0], arg[1], &e);
-    if (got == 0)
-        forget(r, &e);
-    return got;
-}
-
+/* The kernel does not forget the file soon. */
 OP(mknod, 1, 1)
 {
     struct tree_entry e;
-    int got = tree_mknod(r->t, ino_row(0), arg[0], &e);
-    if (got == 0)
-        forget(r, &e);
-    return got;
+    return tree_mknod(r->t, ino_row(0), arg[0], &e);
 }
 
 OP(type, 2, 2)
@@ -675,18 +664,6 @@ OP(good, 1, 1)
     return got;
 }
 
-OP(readlink, 2, 2)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    FIND(arg[0]);
-    got = tree_readlink(r->t, e.node, &text);
-    forget(r, &e);
-    buf_char(&text, '\0');
-    if (got == 0)
-        expect(r, buf_text(&text), arg[1]);
-    return got;
-}
-
 /* ---- looking at the model ---- */
 
 static void expect_keys(struct run *r, struct content now, const char *want)
@@ -776,9 +753,10 @@ OP(states, 0, 1)
 static void unsaved(struct tree *t, struct buf *out)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    live_notes(tree_live(t), NOTES_REFUSED | NOTES_LOST, &notes);
-    for (struct note n = {0}; unsaved_next(&notes, &n);)
-        buf_printf(out, "%s: %s\n", n.path, n.why);
+    live_notes(tree_live(t), NOTES_REFUSED | NOTES_LOST, "", &notes);
+    buf_char(&notes, '\0');
+    for (char *at = (char *)notes.data, *line; (line = strsep(&at, "\n")) && *line;)
+        buf_printf(out, "%s\n", line + (strncmp(line, "metadata/", 9) == 0 ? 9 : 0));
     buf_char(out, '\0');
 }
 
@@ -821,16 +799,6 @@ OP(logged, 1, 1)
 OP(quiet, 0, 0)
 {
     script_logged(r, NULL);
-    return 0;
-}
-
-/* Check how many bytes helpers hold. Text that has become a key's value also counts as long as it
- * can return to a helper. */
-OP(helpers, 1, 1)
-{
-    const struct live *l = atomic_load(&r->t->live);
-    if (l->helper_bytes != number(r, arg[0]))
-        script_fail(r, "helpers hold %llu bytes", (unsigned long long)l->helper_bytes);
     return 0;
 }
 

@@ -37,15 +37,15 @@ struct file {
     uint8_t type; /* a helper's: that of the key that it was, or that it was given, or 0 */
     bool given;   /* ... which counts for any key that it becomes */
     uint8_t draft, typed;
-    struct chars text;                /* of the draft, or of a helper */
-    uint16_t version, accepted, upto; /* of its text: now, accepted last, refused last */
+    struct chars text; /* of the draft, or of a helper */
+    uint16_t version;  /* of its text */
+    int16_t why;       /* REFUSED: the error that is repeated */
 };
 
 struct handle_of {
     int8_t file;
-    bool writes, dirty;
-    int16_t bad; /* the error that is repeated, or 0 */
-    uint16_t version;
+    bool writes, wrote, dirty;
+    uint16_t version; /* of the text, after its last write */
 };
 
 enum edit { EDIT_TEXT, EDIT_NAME, EDIT_MOVE, EDIT_TYPE, WRITE_ALL, UNDO };
@@ -243,8 +243,7 @@ static void rewrite(struct state *s, int f, enum draft d)
 static void wrote(struct state *s, unsigned h)
 {
     struct handle_of *q = &s->handle[h];
-    q->dirty = true;
-    q->bad = 0;
+    q->wrote = q->dirty = true;
     q->version = s->file[q->file].version;
 }
 
@@ -254,20 +253,12 @@ static void refuse(struct state *s, int f, uint16_t version, int why)
     if (!writers(s, f, false) || x->version != version)
         return;
     x->draft = REFUSED;
-    x->upto = version;
-    for (unsigned i = 0; i < HANDLES; i++)
-        if (s->handle[i].file == f && s->handle[i].version > x->accepted)
-            s->handle[i].bad = (int16_t)why;
+    x->why = (int16_t)why;
 }
 
 static void accept(struct state *s, int f, uint16_t version)
 {
     struct file *x = &s->file[f];
-    for (unsigned i = 0; i < HANDLES; i++)
-        if (s->handle[i].file == f && s->handle[i].version <= version && version <= x->upto)
-            s->handle[i].bad = 0;
-    if (version > x->accepted)
-        x->accepted = version;
     if (x->version != version)
         return;
     x->draft = CLEAN;
@@ -501,8 +492,6 @@ static void opened(struct state *s, unsigned c, int f, bool emptied)
     if (writes && (first || (k >= 0 && is_over(s, f)))) {
         if (k >= 0)
             x->text = text_of(stored(s, k));
-        if (first)
-            x->accepted = x->upto = 0;
         x->typed = 0;
         rewrite(s, f, CLEAN);
     }
@@ -650,10 +639,8 @@ static void start_flush(struct state *s, unsigned c, bool sync)
     const bool written = key && s->file[f].draft == WRITTEN;
     const bool judges = written && (sync || h->dirty || !writers(s, f, true));
     h->dirty = false;
-    if (key && h->bad && (s->file[f].version != h->version || is_waiting(s, f)))
-        emit_done(s, (int)c, 0); /* the refused draft is gone: somebody has begun anew */
-    if (key && h->bad)
-        emit_done(s, (int)c, h->bad);
+    if (key && h->wrote && s->file[f].draft == REFUSED)
+        emit_done(s, (int)c, s->file[f].why);
     else if (judges)
         wait_turn(s, (int)c, judged(s, f, sync));
     else if (sync)

@@ -111,10 +111,8 @@ static int set_same(struct tree *t, uint64_t node, const char *name, struct buf 
 CALLS(create, create_in(t, node, name, &r.e))
 CALLS(mknod, tree_mknod(t, node, name, &r.e))
 CALLS(mkdir, tree_mkdir(t, node, name, &r.e))
-CALLS(symlink, tree_symlink(t, node, name, "target", &r.e))
 CALLS(lookup, tree_lookup(t, node, name, &r.e))
 CALLS(getattr, tree_getattr(t, node, NULL, &r.e))
-CALLS(readlink, tree_readlink(t, node, &r.out))
 CALLS(rename, rename_in(t, node, name, node, "x.y", 0))
 CALLS(rename_long, rename_in(t, node, name, node, long_name, 0))
 CALLS(exchange, rename_in(t, node, name, node, "x.y", 2))
@@ -166,11 +164,9 @@ static const struct row_of_calls {
     {CALL(create), "n.n", "RAAA R00Y RRPY RRPY RRAA RAAA ---- RRNY"},
     {CALL(mknod), "n.n", "RAAA R00Y RRPY RRPY RRAA RAAA ---- RRNY"},
     {CALL(mkdir), "n.n", "RAAA RPPY RR0Y RRPY RRAA RAAA ---- RRPY"},
-    {CALL(symlink), "n.n", "RAAA RPPY RRPY RRPY RRAA RAAA ---- RRPY"},
     {CALL(create), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
     {CALL(mknod), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
     {CALL(mkdir), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
-    {CALL(symlink), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
     {CALL(lookup), LONG, "---- LLLL LLLL LLLL ---- ---- ---- ----"},
     {CALL(create), "raw", "---- ---- ---- RREY ---- ---- ---- ----"},
     {CALL(create), "stats", "---- ---- ---- RREY ---- ---- ---- ----"},
@@ -188,7 +184,6 @@ static const struct row_of_calls {
     {CALL(unlink), "no", "---- RNNY RRIY RRNY ---- ---- ---- ----"},
     {CALL(rmdir), "no", "---- RPPY RRNY RRTY ---- ---- ---- ----"},
     {CALL(rename), "no", "---- RNNY RRNY RRPY ---- ---- ---- ----"},
-    {CALL(readlink), NULL, "VVVV VVVV VVVV VVVV VVVV VVVV VVVV VVVV"},
     {CALL(opendir), NULL, "0000 0000 0000 0000 TTTT TTTT TTTT NNNN"},
     {CALL(open_r), NULL, "IIII IIII IIII IIII 0000 0000 0000 NNNN"},
     {CALL(open_w), NULL, "IIII IIII IIII IIII RR0Y R00Y RAAA NNNN"},

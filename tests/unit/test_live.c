@@ -60,7 +60,7 @@ static const struct script scripts[] = {
     {"texts over 1 GiB are refused", NULL,
      "open A a.name rw; trunc A 1073741825 =EFBIG; read A 'one\n'; close A; open A a.name rw;"
      "write A 'x' 1073741824 =EFBIG; close A =EFBIG; open B .x rw creat; write B 'x';"
-     "trunc B 1073741825 =ENOSPC; write B 'x' 1073741824 =ENOSPC; read B 'x'; close B"},
+     "trunc B 1073741825 =EFBIG; write B 'x' 1073741824 =EFBIG; read B 'x'; close B"},
     {"keys and helpers have the documented attributes", NULL,
      "attrs a.name 'user.gguf.name user.gguf.type'; attr a.name user.gguf.name a.name;"
      "put .x 'x'; attrs .x ''; type .x u8; attrs .x user.gguf.type; put a.count 'x' =EINVAL;"
@@ -200,8 +200,9 @@ static const struct script scripts[] = {
      "write A '9'; type a.count f64; write A '.5'; close A",
      A_NAME "a.count:f64=9.5 " A_OTHER A_LIST "a.new:u64=1 "},
     {"tar creates a key, sets its type and then writes it", NULL,
-     "mknod a.new; type a.new u64; open A a.new w; write A '1'; close A; mknod a.made;"
-     "type a.made array[u8]; fsync; list a.name a.count a.other a.list a.new a.made",
+     "mknod a.new; type a.new u64; fsync; open A a.new w; write A '1'; close A; mknod a.made;"
+     "type a.made array[u8]; open A a.made w; close A; mknod a.lost; fsync; stat a.lost 0;"
+     "list a.name a.count a.other a.list a.new a.made a.lost",
      UNCHANGED "a.new:u64=1 a.made:array[u8]= "},
     {"the type of a new key is inferred from its text", NULL,
      "put a.a 'true'; put a.b '-1'; put a.c '1e3'; put a.d '[\"x\", \"y\"]';"
@@ -235,12 +236,12 @@ static const struct script scripts[] = {
      "; reopen; list a.name a.moved a.list",
      "a.name:string=new a.moved:u32=8 " A_LIST},
     {"helpers that remain at the end do not become keys", NULL,
-     "put 4913 'x'; put .hidden 'y'; put a.name~ 'z'; link .#a.name 'user@host'; type 4913 u8;"
+     "put 4913 'x'; put .hidden 'y'; put a.name~ 'z'; put .#a.name 'user@host'; type 4913 u8;"
      "type a.name~ u8; put b.no~ 5; type b.no~ u8; put #b 6; type #b u8; fsync; quiet; reopen;"
      "logged 4913; list a.name a.count a.other a.list"},
     {"a backup left by sed -i.bak is named in the log when it goes", NULL,
      "mv a.count a.count.bak; put a.count 9; put a.count.tmp 5; put .x 5; reopen;"
-     "logged 'a.count.bak: not '; list a.name a.count a.other a.list",
+     "logged 'a.count.bak: it is not '; list a.name a.count a.other a.list",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"one mount writes several edits", NULL,
      "put a.name 'two'; put a.name 'three'; fsync; put a.name 'four'; put a.count '9';"
@@ -320,9 +321,6 @@ static const struct script scripts[] = {
      "open B a.count rw; read B '7\n'; put .x 9; mv .x a.count; read A '7\n'; close A; close B;"
      "open A a.count rw; put .x 10; mv .x a.count; read A '' =ESTALE; close A",
      "a.count:u32=10 " A_OTHER A_LIST},
-    {"only links can be read as links", NULL,
-     "link .l target; open A .l rw creat =ELOOP; readlink .l target; readlink a.name x =EINVAL;"
-     "rm .l"},
 };
 
 int main(void)

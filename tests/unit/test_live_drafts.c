@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts in metadata/: text that the write refuses, text that only the close judges, and the space
- * shared by all helpers. See script.h for scripts. */
+/* Drafts in metadata/: text that the write refuses, and text that only the close judges. See script.h
+ * for scripts. */
 #include "script.h"
-
-/* Grow a helper by three million bytes. */
-#define GROW(n) "write A 'x' " #n "000000;"
-#define GROW10(d) GROW(d##0) GROW(d##3) GROW(d##6) GROW(d##9)
-/* Create a helper of a hundred million bytes. */
-#define COMES "open A .x w creat; write A 'x' 99999999; close A;"
-#define COMES_AND_GOES COMES "rm .x;"
-#define FOUR(x) x x x x
 
 static const struct script scripts[] = {
     {"what is appended after a truncation that was no edit follows the stored text", NULL,
@@ -51,23 +43,6 @@ static const struct script scripts[] = {
      "open A a.new w trunc; write A '1e'; write A '1'; close A; text a.new '10\n'",
      UNCHANGED "a.new:f32=10 "},
 
-    /* ---- room for helpers (1 GiB) ---- */
-    {"a helper counts by its bytes, however they were written", "auto",
-     "open A .x rw creat;" GROW(3) GROW(6) GROW(9) GROW10(1) GROW10(2) GROW10(3) GROW10(4) GROW10(5)
-         GROW10(6) GROW10(7) "size A 79000001; close A; rm .x"},
-    {"removing a helper frees its room", "auto",
-     FOUR(COMES_AND_GOES) FOUR(COMES_AND_GOES) FOUR(COMES_AND_GOES) "gone .x"},
-    {"truncating a helper frees its room", "auto",
-     FOUR(COMES "truncate .x 0;") FOUR(COMES "truncate .x 0;")
-         FOUR(COMES "truncate .x 0;") "stat .x 0"},
-    {"replacing a helper with another frees its room", "auto",
-     FOUR(COMES "mv .x .y;") FOUR(COMES "mv .x .y;") FOUR(COMES "mv .x .y;") "stat .y 100000000"},
-    {"all helpers share one limit", "auto",
-     COMES "open B .y rw creat; trunc B 1000000000 =ENOSPC; write B 'x' 1000000000 =ENOSPC;"
-           "trunc B 5; size B 5; close B; stat .x 100000000"},
-    {"a removed helper that is still open keeps its room until its last close", "auto",
-     COMES "open B .x rw; rm .x; open C .y rw creat; trunc C 1000000000 =ENOSPC; close B;"
-           "trunc C 5; close C"},
     /* ---- a refused write after an accepted one ---- */
     {"a key that was renamed over another while open does not change the other one's type", NULL,
      "open A a.name w trunc; write A '5\n'; flush A; mv a.name a.count; text a.count '5\n';"

@@ -23,7 +23,9 @@ static const struct script scripts[] = {
      SAVED},
     /* ---- emacs, nano, ed ---- */
     {"emacs creates a lock file and an auto-save file, and renames the key to a backup", NULL,
-     "link .#a.count user@host.1; put #a.count# '1'; mv a.count a.count~;"
+     "open L .#-emacsaB3dE6 rw creat excl; write L user@host.1; close L; mvnew .#-emacsaB3dE6 "
+     ".#a.count;"
+     "put #a.count# '1'; mv a.count a.count~;"
      "open A a.count w creat trunc; write A '12\n'; fsync A; close A; rm #a.count#;"
      "rm .#a.count; fsync; list a.name a.count a.other a.list a.count~; text a.count~ '7\n'",
      SAVED},

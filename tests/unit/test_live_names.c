@@ -127,8 +127,6 @@ static const struct script scripts[] = {
      "a.count; fsync; time same a.count; put a.count '8'; time moved a.count; put .c '9'; time "
      "noted .c; mv .c a.count; time same a.count; mv a.count a.count~; time same a.count~; fsync",
      "a.name:string=new a.count:u32=9 " A_OTHER "a.list:array[u8]=1,2,3 "},
-    {"a link cannot become a key", NULL,
-     "link .#a.name user@host; mv .#a.name a.x =EPERM; mv .#a.name .l; rm .l; link a.l x =EPERM"},
     {"a helper has its own draft when it is opened again", NULL,
      "open A .x rw creat; write A 'abc'; open B .x w append; write B 'd'; close A;"
      "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''"},

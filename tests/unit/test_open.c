@@ -259,7 +259,7 @@ TEST("the first edit takes the lock, unless another process holds it")
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_TRUE(locked(&p));
     error_has(t, NULL);
-    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: a.b: changed"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: metadata/a.b: changed"));
     CU_ASSERT_EQUAL(image_node(&m, "metadata/a.b"), node);
     content_is(t, "metadata/a.b", "2\n");
     end(t);
