@@ -158,12 +158,13 @@ def make(model, **other):
 
 
 def write(kv, rows, file):
-    """Write the file: its data is a hole."""
+    """Write the file: its data is a hole. Returns where that begins, and the tensors' offsets in it."""
     offsets, end = gguf.place([gguf.nbytes(row.type_id, row.dims) for row in rows], range(len(rows)), 32, 0)
     head = gguf.header(kv, rows, offsets)
     with open(file, 'wb') as out:
         out.write(head)
         out.truncate(len(head) + (gguf.pad(len(head), 32) + end if rows else 0))
+    return len(head) + gguf.pad(len(head), 32), offsets
 
 
 def header(model, file):

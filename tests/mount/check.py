@@ -448,7 +448,7 @@ class SplitCheck(unittest.TestCase):
             self.make(first(), second())
             os.unlink(self.at(name))
             self.tells(2, f'{name}: error: No such file or directory (shard {no + 1} of 2)')
-            mountlib.refused(self.at(names()[1 - no]), name, 'No such file')
+            mountlib.refuses(1, self.at(names()[1 - no]), mountlib.folder_at('at'), names=(name, 'No such file'))
 
     def test_damaged(self):
         """The faults of each file are reported, and the rules are applied to the others."""

@@ -17,6 +17,7 @@ import numpy as np
 import editlib
 import ggufmodel as gguf
 import mountlib
+import published
 import samples
 from ggufmodel import Tensor
 
@@ -257,13 +258,9 @@ class Long(unittest.TestCase):
 
     def model(self):
         made = [Tensor(b't%d' % i, F32, (1 << 20, 1 << 17), b'') for i in range(2)] + [f32(b'last', floats(9))]
-        sizes = [1 << 39, 1 << 39, 36]
-        offsets, end = gguf.place(sizes, range(3), 32, 0)
-        head = gguf.header(samples.ARCH, made, offsets)
-        name = mountlib.put('long.gguf', head)
-        start = len(head) + gguf.pad(len(head), 32)
+        name = mountlib.path('long.gguf')
+        start, offsets = published.write(samples.ARCH, made, name)
         with open(name, 'r+b') as file:
-            file.truncate(start + end)
             file.seek(start + offsets[2])
             file.write(made[2].data)
         return name

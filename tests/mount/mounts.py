@@ -214,22 +214,15 @@ class Again(Case):
 class Places(Case):
     """A directory that is a mount point, or is in a mount."""
 
-    def refused(self, at, *names, status=1, command=()):
-        done = run(GGUFS, *(command or (self.model, at)))
-        self.assertEqual((done.returncode, done.out), (status, ''), done.err)
-        self.assertEqual(done.err.count('\n'), 1, done.err)
-        for name in names:
-            self.assertIn(name, done.err)
-
     def test_mounted_already(self):
         link = mountlib.path('link')
         with Mount(self.model, '-o', 'ro') as at:
             os.symlink(at, link)
             self.addCleanup(os.unlink, link)
             for name in (at, at + '/', link, at + '/.', at + '/../' + os.path.basename(at)):
-                self.refused(name, name, self.model, '--unmount')
+                mountlib.refuses(1, self.model, name, names=(name, self.model, '--unmount'))
             for name in ('metadata', 'tensors', 'metadata/..', 'metadata/general.name'):
-                self.refused(os.path.join(at, name), name, at)
+                mountlib.refuses(1, self.model, os.path.join(at, name), names=(name, at))
             self.assertEqual(len([row for row in mountlib.mounts()
                                   if row[0] == os.fsencode(at)]), 1)
 
@@ -237,7 +230,7 @@ class Places(Case):
         """A dead mount is removed before the new one is made, even if it is in use."""
         at = self.folder()
         self.killed(at, hold=True)
-        self.refused(os.path.join(at, 'metadata'), os.strerror(errno.ENOTCONN))
+        mountlib.refuses(1, self.model, os.path.join(at, 'metadata'), names=[os.strerror(errno.ENOTCONN)])
         self.assertEqual(self.mounted(self.model, at), f'ggufs: {at}: a dead mount was removed '
                          '(its daemon had been killed)\n')
         self.assertEqual(len([row for row in mountlib.mounts() if row[0] == os.fsencode(at)]), 1)
@@ -251,7 +244,7 @@ class Places(Case):
         self.assertEqual((done.returncode, done.err), (0, f'ggufs: {at}: a dead mount was removed '
                                                        '(its daemon had been killed)\n'))
         self.assertIsNone(mountlib.mount_of(at))
-        self.refused(at, at, 'nothing is mounted there', command=('--unmount', at))
+        mountlib.refuses(1, '--unmount', at, names=(at, 'nothing is mounted there'))
 
 
 class Unmount(Case):
@@ -328,9 +321,7 @@ class Unmount(Case):
     def test_no_mount(self):
         for at, reason in ((self.folder(), 'nothing is mounted there'), ('/proc', 'is a mount of type proc, not of ggufs'),
                            (mountlib.path('missing'), mountlib.path('missing'))):
-            done = run(GGUFS, '--unmount', at)
-            self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
-            self.assertIn(reason, done.err)
+            mountlib.refuses(1, '--unmount', at, names=[reason])
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_of_another_user(self):

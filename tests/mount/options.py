@@ -29,17 +29,6 @@ class Options(unittest.TestCase):
     def setUp(self):
         self.model = mountlib.put('model.gguf', MODEL)
 
-    def refused(self, status, *command, names):
-        """Check that the program fails with this status, and one line that contains each of the
-        names."""
-        done = run(GGUFS, *command)
-        self.assertEqual(done.returncode, status, done.err)
-        self.assertEqual(done.err.count('\n'), 1, done.err)
-        self.assertTrue(done.err.endswith('\n'))
-        self.assertEqual(done.out, '')
-        for name in names:
-            self.assertIn(name, done.err)
-
     def test_backup(self):
         """The model is kept as it was before the first edit of the mount, and --unmount names the copy."""
         for option, suffix in (('backup', '~'), ('backup=.old,relayout=copy', '.old')):
@@ -76,7 +65,7 @@ class Options(unittest.TestCase):
         at = mountlib.folder_at('plain')
         for status, arguments, names in self.WRONG:
             with self.subTest(arguments):
-                self.refused(status, *({'M': self.model, 'AT': at}.get(word, word) for word in arguments), names=names)
+                mountlib.refuses(status, *({'M': self.model, 'AT': at}.get(word, word) for word in arguments), names=names)
                 self.assertIsNone(mountlib.mount_of(at))
 
     def test_help_and_version(self):

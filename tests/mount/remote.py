@@ -8,7 +8,6 @@ import http.server
 import os
 import shutil
 import socket
-import struct
 import subprocess
 import threading
 import unittest
@@ -16,6 +15,7 @@ import unittest
 import editlib
 import ggufmodel as gguf
 import mountlib
+import published
 import samples
 from ggufmodel import Tensor, Value, array
 from mountlib import GGUFS, Foreground, Mount, run
@@ -31,22 +31,13 @@ def large(name):
     Returns (header's size, that tensor's bytes)."""
     kv = [(b'general.architecture', Value('string', b'llama')), (b'general.name', Value('string', b'far')),
           (b'tokenizer.ggml.tokens', array('string', [b'token%d' % i for i in range(50000)]))]
-    made = gguf.encode(kv, [Tensor(b'first', 24, (32,), bytes(32))])
-    head = bytearray(made[:made.index(struct.pack('<Q', 5) + b'first')])
-    struct.pack_into('<Q', head, 8, TENSORS)
-    end = place = 0
-    for i in range(TENSORS):
-        tensor, size = (SMALL, SMALL_SIZE) if i == 20 else (b'blk.%d.ffn_up.weight' % i, LARGE_SIZE)
-        place = end if i == 20 else place
-        head += struct.pack('<Q', len(tensor)) + tensor + struct.pack('<IQIQ', 1, size // 4, 0, end)
-        end += size
-    begin = (len(head) + 31) // 32 * 32
+    begin, offsets = published.write(kv, [
+        Tensor(SMALL, 0, (SMALL_SIZE // 4,)) if i == 20 else Tensor(b'blk.%d.ffn_up.weight' % i, 0, (LARGE_SIZE // 4,))
+        for i in range(TENSORS)], name)
     data = os.urandom(SMALL_SIZE)
-    with open(name, 'wb') as out:
-        out.write(head)
-        out.seek(begin + place)
+    with open(name, 'r+b') as out:
+        out.seek(begin + offsets[20])
         out.write(data)
-        out.truncate(begin + end)
     return begin, data
 
 

@@ -123,7 +123,7 @@ class Split(unittest.TestCase):
             names = shards('partial-' + ''.join(map(str, gone)), parts)
             for no in gone:
                 os.unlink(names[no])
-            mountlib.refused(names[0], os.path.basename(names[gone[0]]), 'partial')
+            mountlib.refuses(1, names[0], mountlib.folder_at('at'), names=(os.path.basename(names[gone[0]]), 'partial'))
             with mountlib.Mount(names[-1 if gone == [1] else 0], '-o', 'partial') as at:
                 left = [(t, no) for no, part in enumerate(parts) if no not in gone for t in part]
                 self.assertEqual(os.listdir(at + '/tensors'), [t.name.decode() for t, _ in left])
