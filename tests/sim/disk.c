@@ -128,11 +128,6 @@ static void touch(const char *call, int fd)
         touched(fd, in_content);
 }
 
-void disk_changed(int fd)
-{
-    touched(fd, true);
-}
-
 bool disk_is_old(const char *path)
 {
     struct stat st;
@@ -355,7 +350,7 @@ bool disk_write(const char *path, const uint8_t *bytes, size_t n)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool good = fd >= 0 && write(fd, bytes, n) == (ssize_t)n;
     if (good)
-        disk_changed(fd);
+        touched(fd, true);
     if (fd >= 0)
         (void)close(fd);
     return good;

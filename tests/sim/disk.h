@@ -59,8 +59,6 @@ void disk_then(unsigned n, void (*fn)(void));
 void disk_now(void);
 /* Returns whether a change made now would give the file a new time. */
 bool disk_is_old(const char *path);
-/* Updates the times of a file that another program has changed. */
-void disk_changed(int fd);
 
 /* Allocate memory for the log of unsynced changes (meson.build). */
 void *disk_malloc(size_t n);

@@ -243,11 +243,6 @@ static void remove_tensor(unsigned a, unsigned tensor)
         add_tensor(a, tensor);
 }
 
-static void cut_tensor(unsigned a, unsigned tensor)
-{
-    named(a, W_TRUNC, tensor);
-}
-
 /* As sync FILE does. */
 static void sync_tensor(unsigned a, unsigned tensor)
 {
@@ -261,10 +256,10 @@ typedef void way(unsigned actor, unsigned name);
 /* Does to a tensor what users do besides writing raw and f32. */
 static void tensors(unsigned a, unsigned favourite)
 {
-    static way *const ways[] = {new_form,  new_form,      mapping,       mapping,    add_other,
-                                add_other, remove_tensor, remove_tensor, cut_tensor, numpy,
-                                numpy,     numpy,         numpy,         sync_tensor};
-    ways[draw(14)](a, draw(3) ? favourite : KEYS + draw(REGS - KEYS));
+    static way *const ways[] = {new_form,  new_form,  mapping,       mapping,
+                                add_other, add_other, remove_tensor, remove_tensor,
+                                numpy,     numpy,     numpy,         sync_tensor};
+    ways[draw(12)](a, draw(3) ? favourite : KEYS + draw(REGS - KEYS));
 }
 
 /* Adds a call of any kind. */
@@ -309,12 +304,6 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
         } else if (what == 4 && key < KEYS) {
             const unsigned other = draw(NAMES);
             mv(a, other, draw(4) ? key : draw(NAMES));
-        } else if (what == 4) {
-            const unsigned other = KEYS + draw(4);
-            if (draw(2))
-                mv(a, key, other);
-            else
-                mv(a, other, key);
         } else if (what == 5) {
             named(a, W_RM, draw(NAMES));
         } else if (what == 6) {

@@ -25,9 +25,7 @@ void __real_free(void *p);
 HOOK(int, clock_gettime, clockid_t clock, struct timespec *ret)
 HOOK(int, nanosleep, const struct timespec *t, struct timespec *left)
 HOOK(ssize_t, getrandom, void *dst, size_t n, unsigned flags)
-HOOK(int, mincore, void *at, size_t n, unsigned char *there)
 HOOK(int, pthread_mutex_lock, pthread_mutex_t *m)
-HOOK(int, pthread_mutex_trylock, pthread_mutex_t *m)
 HOOK(int, pthread_mutex_unlock, pthread_mutex_t *m)
 HOOK(int, pthread_cond_wait, pthread_cond_t *c, pthread_mutex_t *m)
 HOOK(int, pthread_cond_clockwait, pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,

@@ -308,14 +308,6 @@ ssize_t __wrap_getrandom(void *dst, size_t n, unsigned flags)
     return (ssize_t)n;
 }
 
-int __wrap_mincore(void *at, size_t n, unsigned char *there)
-{
-    if (!self)
-        return __real_mincore(at, n, there);
-    memset(there, 1, (n + 4095) / 4096);
-    return 0;
-}
-
 /* As in glibc, the first word of a mutex identifies the holder, and is 0 if the mutex is free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
@@ -325,18 +317,6 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
     sched_point("lock", 0);
     if (*lock)
         block(LOCKS, NULL, lock, UINT64_MAX);
-    *lock = 1 + (int)(self - task);
-    return 0;
-}
-
-int __wrap_pthread_mutex_trylock(pthread_mutex_t *m)
-{
-    int *lock = (int *)m;
-    if (!self)
-        return __real_pthread_mutex_trylock(m);
-    sched_point("try", 0);
-    if (*lock)
-        return 16; /* EBUSY */
     *lock = 1 + (int)(self - task);
     return 0;
 }

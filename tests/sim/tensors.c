@@ -322,14 +322,9 @@ static int open_view(struct program *p, struct handle *h, unsigned name, uint64_
     if (!dir && !is_settled(k->w, h->tensor, h->opened)) /* somebody may be adding it */
         share(k->w, h->tensor);
     lock_take(&k->tensors);
-    if (dir) {
-        r = KERNEL_CALL(p, tree_lookup(k->t, dir, view, &e));
-    } else {
-        r = look_up(p, name, view, &e);
-    }
-    if (r == -ENOENT && dir) {
+    r = dir ? KERNEL_CALL(p, tree_lookup(k->t, dir, view, &e)) : look_up(p, name, view, &e);
+    if (r == -ENOENT && dir)
         r = KERNEL_CALL(p, tree_create(k->t, dir, view, flags | O_CREAT, &e, &h->f));
-    }
     if (r == 0) {
         h->o = kernel_object(k, e.node);
         h->o->handles++;
