@@ -65,7 +65,7 @@ static void add_pending(const struct live *l, const struct notes *to)
 static void add_lost(const struct live *l, const struct notes *out)
 {
     for (const struct name *x = l->first; x; x = x->next)
-        if (x->file && x->file->kind == FILE_HELPER && !name_is_fleeting(x->text))
+        if (x->file && !x->key && !name_is_fleeting(x->text))
             add_note(out, IN_KEYS, x->text, "it is not a key");
     const struct object *o;
     TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh)

@@ -97,7 +97,7 @@ void name_reap(struct live *l, struct name *x)
         name_free(l, x);
 }
 
-struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
+struct file *file_make(struct live *l, struct name *x)
 {
     struct file *f = calloc(1, sizeof(*f));
     const uint32_t number = file_known(l, x->ino) ? l->given++ : x->ino;
@@ -106,7 +106,6 @@ struct file *file_make(struct live *l, struct name *x, enum file_kind kind)
         return NULL;
     }
     f->number = number;
-    f->kind = kind;
     f->name = x;
     x->file = f;
     return f;
@@ -182,9 +181,15 @@ static struct name *name_look(struct live *l, const char *text, int *why)
     return x;
 }
 
+struct name *file_key(const struct file *f)
+{
+    return f->name && f->name->key ? f->name : NULL;
+}
+
 struct name *key_meant(const struct file *f)
 {
-    return f->kind == FILE_KEY ? f->name : f->backs;
+    struct name *x = file_key(f);
+    return x ? x : f->backs;
 }
 
 static bool name_shows_key(const struct live *l, const struct name *x)
@@ -208,7 +213,7 @@ static struct file *find_plain(struct live *l, const char *text, int *why)
     if (!x)
         return NULL;
     *why = -ENOENT;
-    if (!x->file && name_shows_key(l, x) && !file_make(l, x, FILE_KEY))
+    if (!x->file && name_shows_key(l, x) && !file_make(l, x))
         *why = -ENOMEM;
     return x->file;
 }
@@ -221,7 +226,7 @@ struct file *file_look(struct live *l, const char *text, int *why)
     if (f || *why != -ENOENT || !type_of_name(text, key, &type))
         return f;
     f = find_plain(l, key, why);
-    if (f && f->kind == FILE_KEY && has_type(l, f, &type))
+    if (f && file_key(f) && has_type(l, f, &type))
         return f;
     *why = f ? -ENOENT : *why;
     return NULL;
@@ -284,14 +289,12 @@ void name_spare(struct live *l, struct name *x)
 void file_settle(struct live *l, struct file *f)
 {
     struct name *x = f->name;
-    const bool rests = !f->writers && !f->pins && !f->made, key = f->kind == FILE_KEY;
+    const bool rests = !f->writers && !f->pins && !f->made;
     if (rests)
         draft_restart(l, f);
-    if (rests && key && !f->opens) /* else somebody may read what it had as a helper */
-        buf_free(&f->text);
-    if (rests && key && x && !value_is_stored(l, x)) {
+    if (rests && file_key(f) && !value_is_stored(l, x)) {
         file_drop(l, f);
-    } else if (rests && !f->opens && !f->lookups && (!x || key)) {
+    } else if (rests && !f->opens && !f->lookups && (!x || x->key)) {
         if (x)
             x->file = NULL;
         live_file_free(l, f);
@@ -344,16 +347,18 @@ static int open_found(struct live *l, struct live_file *h, struct file *f, int f
     return 0;
 }
 
-/* Get the content of a file opened for reading. The bytes of a helper are read by live_read()
- * instead. */
+/* True if the key of this file went before its text was needed. */
+static bool has_lost_text(const struct file *f)
+{
+    return !f->name && f->state == DRAFT_NONE && f->text.len == 0;
+}
+
+/* Get the content of a file opened for reading. */
 static int text_of(const struct live *l, const struct file *f, struct live_text *ret)
 {
-    if (f->kind == FILE_HELPER)
-        return 0;
-    ret->fixed = true;
-    if (!f->name && f->state == DRAFT_NONE)
+    if (has_lost_text(f))
         return -ESTALE;
-    if (!f->name || draft_is_shown(f))
+    if (!file_key(f) || draft_is_shown(f))
         buf_add(&ret->bytes, f->text.data, f->text.len);
     else
         ret->value = value_stored(l, f->name);
@@ -401,7 +406,7 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
         file_drop(l, f);
         return r;
     }
-    if (f->kind != FILE_KEY)
+    if (!file_key(f))
         return 0;
     if (flags & LIVE_MKSTEMP && name_is_temporary(l, name)) /* its text stays as it is */
         f->typed = (struct typed){.set = true, .type = GGUF_STRING};
@@ -433,7 +438,7 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
         r = open_new(l, typed ? key : name, flags, &unready, h);
     if (r == 0) {
         f = h->file;
-        if (typed && f->kind == FILE_KEY)
+        if (typed && file_key(f))
             f->typed = type;
         shown = attr_of(l, f, ret);
         f->lookups++;
@@ -461,19 +466,16 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
 
 /* ---- read ---- */
 
-/* The content is copied with the lock held, because writers may move it. A file that was a helper
- * when it was opened keeps its bytes until it is closed. */
+/* The content is copied with the lock held, because writers may move it. */
 int live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst,
               size_t *ret)
 {
     LOCKED(&l->lock);
     const struct file *f = h->file;
     const struct buf *b = &f->text;
-    const int r = h->writes ? draft_load(l, h->file, 0) : 0;
-    if (r < 0)
-        return r;
-    if (h->writes && f->kind == FILE_KEY && !f->name && f->state == DRAFT_NONE)
-        return -ESTALE; /* the key went before its text was needed */
+    const int r = draft_load(l, h->file, 0);
+    if (r < 0 || has_lost_text(f))
+        return r < 0 ? r : -ESTALE;
     *ret = (size_t)within_u64(off, n, b->len);
     if (*ret > 0)
         memcpy(dst, b->data + off, *ret);
@@ -490,7 +492,7 @@ static struct shown attr_of(const struct live *l, const struct file *f, struct l
     *ret = (struct live_attr){.number = f->number,
                               .ino = x ? x->ino : f->number,
                               .mtime = x ? x->mtime : (struct timespec){0}};
-    if (f->kind == FILE_KEY && x && !draft_is_shown(f))
+    if (file_key(f) && !draft_is_shown(f))
         return value_stored(l, x);
     ret->size = f->text.len;
     return SHOWN_NONE;
@@ -610,12 +612,12 @@ int live_facts(struct live *l, uint32_t number, const struct live_facts *to)
     lock_take(&l->lock);
     struct file *f = file_numbered(l, number, &why);
     const struct name *x = f ? f->name : NULL;
-    if (x && f->kind == FILE_KEY)
+    if (x)
         s = value_stored(l, x);
     const bool typed = f && !s.snap && f->typed.set && !f->typed.inherited;
     if (typed)
         v = (struct gguf_value){.type = (uint8_t)f->typed.type, .elem = (uint8_t)f->typed.elem};
-    *to->helper = f && f->kind == FILE_HELPER;
+    *to->helper = x && !x->key;
     if (x && x->key)
         buf_add(to->key, x->key, x->key_len);
     buf_str(to->error, x && x->error ? x->error : "");

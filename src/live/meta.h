@@ -55,12 +55,11 @@ int live_make(struct live *l, const char *name, struct live_attr *ret);
  * shown_free(), or bytes that are owned by the caller.
  */
 struct live_text {
-    bool fixed; /* the content is `value` or `bytes`; otherwise use live_read() */
     struct shown value;
     struct buf bytes;
 };
 
-/* Open a file, with the flags of open(2). */
+/* Open a file, with the flags of open(2). text: what it holds, if it is opened for reading only. */
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
                    struct live_text *text);
 /* Open a file for reading and writing, creating it if needed; KEY:TYPE creates KEY with a type.
@@ -68,7 +67,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 #define LIVE_MKSTEMP (1 << 30)
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
                 struct live_file **f);
-/* Read up to n bytes at `off` from a file that is being written or lives in memory. */
+/* Read up to n bytes at `off` from a file that is open for writing. */
 int live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst,
               size_t *ret);
 /* Facts about a file, of which each is added to a text if it applies. */
@@ -81,8 +80,6 @@ int live_facts(struct live *l, uint32_t number, const struct live_facts *to);
 int live_forgive(struct live *l, uint32_t number);
 
 /* ---- for this layer: with the lock of `struct live` held ---- */
-
-enum file_kind { FILE_KEY, FILE_HELPER };
 
 /* Return the file with this number if it was touched, or NULL. */
 struct file *file_known(const struct live *l, uint32_t number);
@@ -97,6 +94,8 @@ struct name *name_key(struct live *l, const char *text);
  * type. */
 struct file *file_look(struct live *l, const char *text, int *why);
 struct file *file_numbered(struct live *l, uint32_t number, int *why);
+/* Return the name of the key whose file this is; NULL for a helper or an orphan. */
+struct name *file_key(const struct file *f);
 /* Return the key whose text a file has: its own, or the hidden key whose backup it is. NULL: none. */
 struct name *key_meant(const struct file *f);
 
@@ -104,7 +103,7 @@ struct name *key_meant(const struct file *f);
  * earlier file of it is still in use. Return NULL if out of memory. */
 struct name *name_make(struct live *l, const char *text, const char *key, size_t key_len,
                        uint32_t ino);
-struct file *file_make(struct live *l, struct name *x, enum file_kind kind);
+struct file *file_make(struct live *l, struct name *x);
 /* Give a file another name, whose file becomes an orphan. */
 void file_move(struct live *l, struct file *f, struct name *to);
 /* Take a file's name away. */

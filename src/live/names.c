@@ -110,7 +110,7 @@ int name_create(struct live *l, const char *text, enum name_way way, struct file
         class == NAME_KEY ? name_key(l, text) : name_make(l, text, NULL, 0, l->given++);
     if (!x)
         return -ENOMEM;
-    *ret = file_make(l, x, class == NAME_KEY ? FILE_KEY : FILE_HELPER);
+    *ret = file_make(l, x);
     if (!*ret) {
         name_reap(l, x);
         return -ENOMEM;
@@ -162,7 +162,7 @@ int live_unlink(struct live *l, const char *text)
     if (!f)
         return l->stop ? -EROFS : why;
     struct name *x = f->name, *backs = f->backs;
-    const bool key = f->kind == FILE_KEY;
+    const bool key = x->key;
     if (key && stays(x))
         return -EPERM;
     if (key && unready.code)
@@ -214,7 +214,6 @@ static int key_to_helper(struct live *l, struct file *f, const char *text)
     x->pins--;
     if (r < 0)
         return r;
-    f->kind = FILE_HELPER;
     if (!f->typed.set && shown_value(&s, &v)) /* else the text that comes was given a type */
         f->typed =
             (struct typed){v.type != GGUF_ARRAY || v.elem != GGUF_ARRAY, v.type, v.elem, true};
@@ -236,9 +235,8 @@ static void become_key(struct live *l, struct file *f, struct name *to)
         f->backs->backup = NULL;
     f->backs = NULL;
     name_spare(l, to);
-    if (f->kind == FILE_HELPER && (f->typed.inherited || f->state != DRAFT_EMPTIED))
+    if (!file_key(f) && (f->typed.inherited || f->state != DRAFT_EMPTIED))
         f->typed = (struct typed){0};
-    f->kind = FILE_KEY;
     file_move(l, f, to);
     lost_backup(l, backs);
 }
@@ -280,7 +278,7 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
     const bool key = from->key;
     /* If a signal ended the wait, either name may have changed since: the new one may have been
      * removed, or have a file, which its writers must not lose. */
-    const bool moved = f->name != from || f->kind != (key ? FILE_KEY : FILE_HELPER);
+    const bool moved = f->name != from;
     const bool taken = !q->wait && (to->file || to->gone || to->backup);
     if (r < 0 && !q->done)
         return name_refused(l, from->file && !value_is_stored(l, to) ? from : to, e);
@@ -315,7 +313,7 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
 static int rename_over_key(struct live *l, struct file *f, const char *text, struct live_wait *w)
 {
     const char *fixed = "general.alignment";
-    const bool key = f->kind == FILE_KEY;
+    const bool key = f->name->key;
     const struct err own = {.code = -EPERM, .msg = "the new name is one of the program's own keys"};
     if (key && (strcmp(f->name->text, fixed) == 0 || strcmp(text, fixed) == 0))
         return -EINVAL;
@@ -360,9 +358,9 @@ static int look_at_both(struct live *l, const char *old, const char *text, unsig
     if (flags & RENAME_NOREPLACE && file_look(l, text, &why))
         return -EEXIST;
     const struct name *to = name_find(l, text);
-    *class = to && to->file && to->file->kind != FILE_KEY
+    *class = to && to->file && !to->key
                  ? NAME_HELPER
-                 : class_of(l, text, f->kind == FILE_KEY ? NAME_ASIDE : NAME_CREATED);
+                 : class_of(l, text, file_key(f) ? NAME_ASIDE : NAME_CREATED);
     *ret = f;
     return strcmp(f->name->text, text) == 0;
 }
@@ -375,7 +373,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     int r;
     LOCKED(&l->lock);
     while ((r = look_at_both(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
-           f->kind == FILE_KEY) {
+           file_key(f)) {
         if (f->state == DRAFT_REFUSED && value_is_stored(l, f->name))
             draft_restart(l, f);
         r = draft_load(l, f, 0);
@@ -388,5 +386,5 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         return refuse_name(l, text);
     if (class == NAME_KEY)
         return rename_over_key(l, f, text, w);
-    return f->kind == FILE_KEY ? key_to_helper(l, f, text) : rename_to_helper(l, f, text);
+    return file_key(f) ? key_to_helper(l, f, text) : rename_to_helper(l, f, text);
 }

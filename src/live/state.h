@@ -75,10 +75,10 @@ enum draft_state {
 struct file {
     struct link link; /* first member; in live.by_number */
     uint32_t number;
-    enum file_kind kind;
-    bool made;            /* by mknod(2), and not opened for writing since */
-    struct name *name;    /* NULL: an orphan, whose writes are discarded */
-    struct name *backs;   /* HELPER: the hidden key whose text it has, or NULL */
+    bool made; /* by mknod(2), and not opened for writing since */
+    struct name
+        *name; /* a key's, or else a helper's; NULL: an orphan, whose writes are discarded */
+    struct name *backs;   /* a helper: the hidden key whose text it has, or NULL */
     unsigned opens, pins; /* number of handles, and of requests that refer to it */
     uint64_t lookups;     /* number of the kernel's references */
     /* KEY: the type for the next edit, set by opening KEY:TYPE or by setxattr. HELPER: that of the

@@ -115,12 +115,6 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
 
 /* ---- drafts ---- */
 
-/* Return the name of the key whose file this is; NULL for a helper or an orphan. */
-static struct name *key_of(const struct file *f)
-{
-    return f->kind == FILE_KEY ? f->name : NULL;
-}
-
 bool draft_is_shown(const struct file *f)
 {
     return f->state == DRAFT_EMPTIED || f->state == DRAFT_WRITTEN;
@@ -136,15 +130,18 @@ void draft_restart(struct live *l, struct file *f)
 {
     enter_draft(l, f, DRAFT_NONE);
     f->broken = false;
-    if (f->kind == FILE_KEY)
-        f->typed = (struct typed){0};
+    if (!file_key(f))
+        return;
+    f->typed = (struct typed){0};
+    buf_free(&f->text);
 }
 
 /* True if what is written or read at `off` needs the stored text of a key: also if it lies past the
  * end of a text that was accepted, since the program has then seen the size of the stored one. */
 static bool lacks_text(const struct file *f, uint64_t off)
 {
-    return key_of(f) && (f->state == DRAFT_NONE || (f->state == DRAFT_CLEAN && off > f->text.len));
+    return file_key(f) &&
+           (f->state == DRAFT_NONE || (f->state == DRAFT_CLEAN && off > f->text.len));
 }
 
 int draft_load(struct live *l, struct file *f, uint64_t off)
@@ -169,7 +166,7 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
 
 int draft_open(struct live *l, struct file *f, const struct err *unready)
 {
-    struct name *x = key_of(f);
+    struct name *x = file_key(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
     /* its writers have flushed and it was judged: the last release comes late */
@@ -310,7 +307,7 @@ static bool has_empty_value(const struct live *l, const struct file *f)
 
 int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
 {
-    if (!key_of(f))
+    if (!file_key(f))
         return 0;
     if (!l->ending &&
         (f->state == DRAFT_WRITTEN || (f->state == DRAFT_EMPTIED && has_empty_value(l, f))))
@@ -372,7 +369,7 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
     struct err e = {0};
     uint64_t end = UINT64_MAX;
     struct file *f = h->file;
-    struct name *x = key_of(f);
+    struct name *x = file_key(f);
     if (x && f->broken)
         return f->why;
     if (h->append)
@@ -385,7 +382,7 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
         if (n)
             memcpy(f->text.data + off, bytes, n);
     }
-    if (f->kind == FILE_HELPER && f->name)
+    if (!x && f->name)
         f->name->mtime = when_date();
     if (!x)
         return r;
@@ -439,7 +436,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
 static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
 {
     struct file *f = h->file;
-    const bool key = key_of(f);
+    const bool key = file_key(f);
     const bool judges = key && f->state == DRAFT_WRITTEN &&
                         (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
     mark_flushed(h);
@@ -490,7 +487,7 @@ static int accept_type(struct live *l, struct request *q, struct err *e)
     struct gguf_value v;
     struct file *f = q->file;
     struct name *x = key_meant(f);
-    if (!x && f->kind == FILE_HELPER) {
+    if (!x && f->name) {
         f->typed = q->typed;
         return 0;
     }
@@ -526,14 +523,14 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
     if (!f || !f->name)
         return f ? -ENOENT : why;
     /* A helper: rsync -X. One in the queue may be about to become a key. */
-    if (f->kind == FILE_HELPER ? !f->pins : awaits_text(l, f)) {
+    if (file_key(f) ? awaits_text(l, f) : !f->pins) {
         f->typed = type;
         return 0;
     }
     struct request *q = request_new(l, f);
     if (!q)
         return -ENOMEM;
-    if (f->kind == FILE_KEY)
+    if (file_key(f))
         f->typed.set = false; /* that of KEY:TYPE is outdated */
     q->typed = type;
     q->number = UINT64_MAX; /* no draft's */

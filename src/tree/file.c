@@ -165,7 +165,7 @@ static int open_key(struct tree_file *f, int flags)
     if (r < 0)
         return r;
     r = live_open_file(f->tree->meta, f->node.number, flags, &f->live, &text);
-    f->fixed = text.fixed;
+    f->fixed = (flags & O_ACCMODE) == O_RDONLY;
     f->text = text.bytes;
     if (r == 0 && text.value.snap)
         shown_text(&text.value, &f->text);
