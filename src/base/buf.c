@@ -11,21 +11,6 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
-static bool buf_grow(struct buf *b, size_t need)
-{
-    size_t cap = b->cap ? b->cap : 64;
-    while (cap < need)
-        cap = cap > SIZE_MAX / 2 ? need : cap * 2;
-    uint8_t *data = realloc(b->data, cap);
-    if (!data) {
-        b->err = -ENOMEM;
-        return false;
-    }
-    b->data = data;
-    b->cap = cap;
-    return true;
-}
-
 uint8_t *buf_extend(struct buf *b, size_t n)
 {
     size_t need;
@@ -35,8 +20,10 @@ uint8_t *buf_extend(struct buf *b, size_t n)
         b->err = b->measure ? -EOVERFLOW : -ENOMEM;
         return NULL;
     }
-    if (!b->measure && need > b->cap && !buf_grow(b, need))
+    if (!b->measure && need > b->cap && array_grow(&b->data, &b->cap, need - 1, 1) < 0) {
+        b->err = -ENOMEM;
         return NULL;
+    }
     uint8_t *at = b->measure || !b->data ? NULL : b->data + b->len;
     b->len = need;
     return at;

@@ -25,76 +25,44 @@
 /* The number of elements in an array (not for pointers). */
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static inline uint16_t get_u16(const void *p, bool big)
-{
-    uint16_t v;
-    memcpy(&v, p, sizeof(v));
-    return big == HOST_BIG ? v : __builtin_bswap16(v);
-}
+/* Define get_uN() and put_uN(). */
+#define GET_AND_PUT(bits)                                               \
+    static inline uint##bits##_t get_u##bits(const void *p, bool big)   \
+    {                                                                   \
+        uint##bits##_t v;                                               \
+        memcpy(&v, p, sizeof(v));                                       \
+        return big == HOST_BIG ? v : __builtin_bswap##bits(v);          \
+    }                                                                   \
+    static inline void put_u##bits(void *p, uint##bits##_t v, bool big) \
+    {                                                                   \
+        v = big == HOST_BIG ? v : __builtin_bswap##bits(v);             \
+        memcpy(p, &v, sizeof(v));                                       \
+    }
 
-static inline uint32_t get_u32(const void *p, bool big)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof(v));
-    return big == HOST_BIG ? v : __builtin_bswap32(v);
-}
-
-static inline uint64_t get_u64(const void *p, bool big)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof(v));
-    return big == HOST_BIG ? v : __builtin_bswap64(v);
-}
-
-static inline void put_u16(void *p, uint16_t v, bool big)
-{
-    v = big == HOST_BIG ? v : __builtin_bswap16(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static inline void put_u32(void *p, uint32_t v, bool big)
-{
-    v = big == HOST_BIG ? v : __builtin_bswap32(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static inline void put_u64(void *p, uint64_t v, bool big)
-{
-    v = big == HOST_BIG ? v : __builtin_bswap64(v);
-    memcpy(p, &v, sizeof(v));
-}
+GET_AND_PUT(16)
+GET_AND_PUT(32)
+GET_AND_PUT(64)
 
 /* Return the unsigned number in `width` bytes (1, 2, 4 or 8). */
 static inline uint64_t get_uint(const uint8_t *p, size_t width, bool big)
 {
-    switch (width) {
-    case 1:
-        return p[0];
-    case 2:
-        return get_u16(p, big);
-    case 4:
-        return get_u32(p, big);
-    default:
-        return get_u64(p, big);
-    }
+    return width == 1   ? *p
+           : width == 2 ? get_u16(p, big)
+           : width == 4 ? get_u32(p, big)
+                        : get_u64(p, big);
 }
 
 /* Write the low `width` bytes (1, 2, 4 or 8) of v. */
 static inline void put_uint(uint8_t *p, uint64_t v, size_t width, bool big)
 {
-    switch (width) {
-    case 1:
-        p[0] = (uint8_t)v;
-        break;
-    case 2:
+    if (width == 1)
+        *p = (uint8_t)v;
+    else if (width == 2)
         put_u16(p, (uint16_t)v, big);
-        break;
-    case 4:
+    else if (width == 4)
         put_u32(p, (uint32_t)v, big);
-        break;
-    default:
+    else
         put_u64(p, v, big);
-    }
 }
 
 /* Set *ret to the result and return true, or return false if the result does not fit. */

@@ -772,11 +772,8 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
 int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
                      const struct edit_options *o, struct err *e)
 {
-    size_t n = strlen(f->name), more = strlen(o->backup);
-    if (more > NAME_MAX - n)
+    if (snprintf(dst, NAME_MAX + 1, "%s%s", f->name, o->backup) > NAME_MAX)
         return err_set(e, -ENAMETOOLONG, "the backup's name would be over %d bytes", NAME_MAX);
-    memcpy(dst, f->name, n);
-    memcpy(dst + n, o->backup, more + 1);
     return 0;
 }
 
