@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/bytes.h"
 
 int err_set(struct err *e, int code, const char *fmt, ...)
 {
@@ -127,27 +128,22 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-static unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
-
 /* Return the smallest number of letters that must be changed, removed, added, or swapped with a
  * neighbour. */
-static unsigned letters_apart(const char *a, size_t n, const char *b, size_t m)
+static uint64_t letters_apart(const char *a, size_t n, const char *b, size_t m)
 {
-    unsigned row[3][WORD_MAX + 1]; /* rows for this letter of a and the previous two */
+    uint64_t row[3][WORD_MAX + 1]; /* rows for this letter of a and the previous two */
     for (size_t j = 0; j <= m; j++)
-        row[0][j] = (unsigned)j;
+        row[0][j] = j;
     for (size_t i = 1; i <= n; i++) {
-        unsigned *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
-        now[0] = (unsigned)i;
+        uint64_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            unsigned d = last[j - 1] + !same_letter(a[i - 1], b[j - 1]);
-            d = least(d, least(last[j], now[j - 1]) + 1);
+            uint64_t d = last[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            d = min_u64(d, min_u64(last[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
                 same_letter(a[i - 2], b[j - 1]))
-                d = least(d, before[j - 2] + 1);
+                d = min_u64(d, before[j - 2] + 1);
             now[j] = d;
         }
     }
@@ -158,8 +154,8 @@ void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t 
 {
     if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* one letter is close to any other */
         return;
-    unsigned d = letters_apart(n->word, n->len, candidate, len);
-    const unsigned most = n->len < 3 ? 1 : (unsigned)(n->len / 3); /* letters may be wrong */
+    const uint64_t d = letters_apart(n->word, n->len, candidate, len);
+    const uint64_t most = n->len < 3 ? 1 : n->len / 3; /* letters may be wrong */
     if (d > most || (n->found && d >= n->distance))
         return;
     n->found = true;

@@ -141,7 +141,7 @@ struct nearest {
     /* If found: the caller's number for the best candidate, or for the first of equally good
      * candidates. */
     size_t which;
-    unsigned distance; /* if found: how many letters are wrong, missing, extra or swapped */
+    uint64_t distance; /* if found: how many letters are wrong, missing, extra or swapped */
 };
 
 struct nearest nearest_to(const char *word, size_t len);

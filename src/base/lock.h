@@ -78,12 +78,13 @@ static inline void lock_unmark(struct lock *l)
 
 #endif
 
-/* Take the lock. It is not recursive. */
-static inline void lock_take(struct lock *l)
+/* Take the lock, and return it. It is not recursive. */
+static inline struct lock *lock_take(struct lock *l)
 {
     assert(!lock_held(l));
     (void)pthread_mutex_lock(&l->mutex);
     lock_mark(l);
+    return l;
 }
 
 static inline void lock_drop(struct lock *l)
@@ -92,19 +93,13 @@ static inline void lock_drop(struct lock *l)
     (void)pthread_mutex_unlock(&l->mutex);
 }
 
-static inline struct lock *lock_enter(struct lock *l)
-{
-    lock_take(l);
-    return l;
-}
-
 static inline void lock_leave(struct lock *const *l)
 {
     lock_drop(*l);
 }
 
 #define LOCKED(l) \
-    __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
+    __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_take(l)
 
 /* A condition variable, used with a struct lock. Times are those of CLOCK_MONOTONIC. */
 struct cond {

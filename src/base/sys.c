@@ -47,7 +47,6 @@ CALL(int, fremovexattr, fremovexattr(fd, name), int fd, const char *name)
 CALL(int, rename, renameat2(dir, from, dir, to, flags), int dir, const char *from, const char *to,
      unsigned flags)
 CALL(int, unlinkat, unlinkat(dir, name, 0), int dir, const char *name)
-CALL(int, mkdirat, mkdirat(dir, name, mode), int dir, const char *name, mode_t mode)
 
 static int do_seek(SELF, int fd, uint64_t off, int whence, uint64_t *ret)
 {
@@ -115,7 +114,6 @@ const struct sys sys_libc = {
     .fremovexattr = do_fremovexattr,
     .rename = do_rename,
     .unlinkat = do_unlinkat,
-    .mkdirat = do_mkdirat,
     .list = do_list,
 };
 

@@ -49,7 +49,6 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
-    int (*mkdirat)(const struct sys *s, int dir, const char *name, mode_t mode);
     /* Call fn for each name except "." and ".." until fn returns a value other than 0. Returns that
      * value. */
     int (*list)(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg);

@@ -282,11 +282,6 @@ static int dress(const struct edit_file *f, const struct stat *st, int to, struc
 /*
  * A new file beside the model that replaces it completely or not at all.
  *
- * States of a temp, and what its `name` means in each:
- *  EMPTY      there is no file; fd is -1
- *  OPEN       `name` is the new file; the path names the old one
- *  PUBLISHED  the path names the new file and the old one has no name; fd was passed on
- *
  * Invariants:
  *  T1. The path always names a complete file, because the new file is synced before it is
  *      atomically exchanged with the old one (RENAME_EXCHANGE).
@@ -831,19 +826,6 @@ static int check_drafts(const struct edit_file *f, const struct edit_plan *p, st
 
 /* ---- in place ---- */
 
-/*
- * Reports that the model could not be written, although the edit is in the journal. Notes the
- * identity of the partly written file.
- */
-static int unfinished(struct edit_file *f, struct edit_result *ret, struct err *e)
-{
-    f->unfinished = ret->unfinished = true;
-    (void)edit_file_note(f, NULL);
-    return err_prefix(e, -EIO,
-                      "the edit is in the journal beside the model (the next edit, the next mount "
-                      "or --recover finishes it)");
-}
-
 static int write_inplace(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
                          struct edit_result *ret, struct err *e)
 {
@@ -859,11 +841,14 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
     r = journal_apply(f, &k);
     if (r < 0) {
         (void)err_sys(e, r, "cannot write the model");
-        /* The edit is taken back only if it is certain that none of it was written. */
-        if (journal_compare(f, &k, NULL) < 0 || k.state == JOURNAL_VOID || k.begun)
-            return unfinished(f, ret, e);
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
-        return journal_cancel(f, &k, r, e);
+        /* The edit is taken back only if it is certain that none of it was written. */
+        if (journal_compare(f, &k, NULL) == 0 && k.state != JOURNAL_VOID && !k.begun)
+            return journal_cancel(f, &k, r, e);
+        f->unfinished = ret->unfinished = true;
+        return err_prefix(e, -EIO,
+                          "the edit is in the journal beside the model (the next edit, the next "
+                          "mount or --recover finishes it)");
     }
     (void)journal_end(f, &k); /* the edit is durable */
     return 0;
@@ -897,21 +882,14 @@ static int make_new_file(struct edit_file *f, const struct edit_plan *p, const s
 
 /* ---- probes ---- */
 
-int edit_try_attributes(const struct edit_file *f, struct err *e)
-{
-    return lasting(copy_attributes(f->sys, f->fd, -1, e));
-}
-
-int edit_try_handle(const struct edit_file *f, struct err *e)
+int edit_try(const struct edit_file *f, bool new, struct err *e)
 {
     uint8_t byte;
     int r = f->id.size ? sys_read_all(f->sys, f->fd, &byte, 1, 0) : 0;
-    return err_sys(e, r, "cannot read a file that is open for writing here");
-}
-
-int edit_try_new(const struct edit_file *f, struct err *e)
-{
-    return lasting(temp_probe(f, e));
+    if (r < 0 || !new)
+        return err_sys(e, r, "cannot read a file that is open for writing here");
+    r = copy_attributes(f->sys, f->fd, -1, e);
+    return lasting(r < 0 ? r : temp_probe(f, e));
 }
 
 /* ---- the commit ---- */

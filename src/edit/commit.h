@@ -154,22 +154,12 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
               struct err *e);
 
 /*
- * When a model is opened or editing begins, these functions probe what an edit needs, so that no
- * edit is begun that could never be saved. The least intrusive function comes first. They leave
- * nothing behind, and only edit_try_new() creates anything.
- *
- * edit_try_attributes  the model's extended attributes can be listed and read (f may be open in any
- *                      mode)
- * edit_try_handle      the handle for writing can also read
- * edit_try_new         a new file can get the model's owner, group, mode and attributes, and a
- *                      lock; not needed for EDIT_INPLACE
- *
- * They return 0, or -errno with a message. edit_try_attributes() and edit_try_new() ignore errors
- * that may be temporary (no space, no memory).
+ * When a model is opened for writing, probe what an edit needs, so that no edit is begun that could
+ * never be saved: the handle can also read and, if `new`, a new file can get the model's owner,
+ * group, mode and attributes, and a lock. Leaves nothing behind. Returns 0, also after errors that
+ * may be temporary (no space, no memory), or -errno.
  */
-int edit_try_attributes(const struct edit_file *f, struct err *e);
-int edit_try_handle(const struct edit_file *f, struct err *e);
-int edit_try_new(const struct edit_file *f, struct err *e);
+int edit_try(const struct edit_file *f, bool new, struct err *e);
 
 /*
  * Write to dst the name of the backup that is made before the first edit is written. Returns 0 or

@@ -33,19 +33,15 @@ enum { NAME_ROOM = 17, HEAD = 40, RECORD_HEAD = 56, SLOT_HEAD = 16 };
 /* Sets *ret to the state directory, or to NULL if there is none. Returns 0 or -ENOMEM. */
 static int find_home(const char *given, char **ret)
 {
-    struct buf b = BUF_INIT;
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (given || (state && state[0] == '/'))
-        buf_str(&b, given ? given : state);
-    else if (geteuid() == 0)
-        buf_str(&b, "/var/lib");
-    else if (home && home[0] == '/')
-        buf_printf(&b, "%s/.local/state", home);
-    else
-        return 0;
-    buf_char(&b, '\0');
-    *ret = (char *)buf_steal(&b);
-    return *ret ? 0 : -ENOMEM;
+    const char *at = given                      ? given
+                     : state && state[0] == '/' ? state
+                     : geteuid() == 0           ? "/var/lib"
+                     : home && home[0] == '/'   ? home
+                                                : NULL;
+    if (at && asprintf(ret, "%s%s", at, at == home ? "/.local/state" : "") < 0)
+        *ret = NULL;
+    return at && !*ret ? -ENOMEM : 0;
 }
 
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
@@ -92,9 +88,7 @@ static int step(const struct sys *sys, int dir, const char *name, bool make, mod
     struct stat st;
     int fd = sys->openat(sys, dir, name, FOLDER_FLAGS | O_NOFOLLOW, 0), r = 0;
     if (fd == -ENOENT && make) {
-        r = sys->mkdirat(sys, dir, name, 0700);
-        if (r == 0)
-            r = sys_sync_dir(sys, dir);
+        r = mkdirat(dir, name, 0700) < 0 ? -errno : sys_sync_dir(sys, dir);
         fd = r < 0 && r != -EEXIST ? r : sys->openat(sys, dir, name, FOLDER_FLAGS | O_NOFOLLOW, 0);
     }
     sys_close(sys, &dir);
@@ -106,7 +100,8 @@ static int step(const struct sys *sys, int dir, const char *name, bool make, mod
     return r == -ELOOP || r == -ENOTDIR ? -EPERM : r < 0 ? r : fd;
 }
 
-/* Returns a descriptor of the directory, -ENOENT (it must not be created) or another -errno. */
+/* Returns a descriptor of the directory, -ENOENT (it must not be created: no message) or another
+ * -errno. */
 static int open_folder(const struct history *h, bool make, struct err *e)
 {
     if (!h->home)
@@ -114,7 +109,9 @@ static int open_folder(const struct history *h, bool make, struct err *e)
     int dir = open_home(h, make);
     dir = dir < 0 ? dir : step(h->sys, dir, "ggufs", make, 022);
     dir = dir < 0 ? dir : step(h->sys, dir, "history", make, 077);
-    return dir < 0 ? failed(h, dir, dir == -EPERM ? NOT_OURS : "cannot open it", e) : dir;
+    if (dir >= 0 || (dir == -ENOENT && !make))
+        return dir;
+    return failed(h, dir, dir == -EPERM ? NOT_OURS : "cannot open it", e);
 }
 
 /* H5. Opens and locks the directory. Returns its descriptor, or -EAGAIN or another -errno. */
@@ -258,10 +255,9 @@ static int load(const struct history *h, int dir, struct records *f, struct err 
 /* Loads the file for reading; if the directory does not exist, there is no file. */
 static int load_to_read(const struct history *h, struct records *f, struct err *e)
 {
-    struct err why = {0};
-    int dir = open_folder(h, false, &why);
+    int dir = open_folder(h, false, e);
     if (dir < 0)
-        return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
+        return dir == -ENOENT ? 0 : dir;
     int r = load(h, dir, f, e);
     sys_close(h->sys, &dir);
     return r;
@@ -311,10 +307,9 @@ static int replace_file(const struct history *h, int dir, const struct records *
 int history_clear(const struct history *h, struct err *e)
 {
     CLEANUP(records_free) struct records f = RECORDS_INIT;
-    struct err why = {0};
-    int dir = lock_folder(h, false, &why);
+    int dir = lock_folder(h, false, e);
     if (dir < 0)
-        return dir == -ENOENT ? 0 : err_set(e, dir, "%s", why.msg);
+        return dir == -ENOENT ? 0 : dir;
     int r = load(h, dir, &f, e);
     if (r == 0 && f.n)
         r = replace_file(h, dir, &f, f.n, f.n, NULL, e);

@@ -634,33 +634,27 @@ static int look_once(const struct edit_file *f, struct edit_id *ret, bool *there
     return r < 0 ? err_set(e, r, "%s", planted->msg) : 0;
 }
 
-/* Returns 1 if another process is editing the model. */
-static int look_locked(const struct edit_file *f, struct edit_id *ret, struct err *planted,
-                       struct err *e)
-{
-    bool there;
-    int r = look_once(f, ret, &there, planted, e);
-    if (r < 0 || !there)
-        return r;
-    /* A writer holds the lock for as long as its journal is there. */
-    r = f->sys->flock(f->sys, f->fd, LOCK_SH | LOCK_NB);
-    if (r < 0)
-        return r == -EWOULDBLOCK ? 1 : err_sys(e, r, "cannot lock the model");
-    r = look_once(f, ret, &there, planted, e);
-    (void)f->sys->flock(f->sys, f->fd, LOCK_UN);
-    return r < 0 || !there ? r
-                           : err_set(e, -EUCLEAN,
-                                     "an edit of the model was interrupted (ggufs --recover "
-                                     "finishes or undoes it)");
-}
-
 int edit_at_rest(const struct edit_file *f, const struct timespec *until, struct edit_id *ret,
                  struct err *planted, struct err *e)
 {
-    int r = look_locked(f, ret, planted, e);
-    while (r > 0 && !when_past(until, 0)) {
+    const struct sys *s = f->sys;
+    bool there;
+    int r = look_once(f, ret, &there, planted, e);
+    /* A writer holds the lock for as long as its journal is there. */
+    while (r == 0 && there && (r = s->flock(s, f->fd, LOCK_SH | LOCK_NB)) < 0) {
+        if (r != -EWOULDBLOCK)
+            return err_sys(e, r, "cannot lock the model");
+        if (when_past(until, 0))
+            return err_set(e, -EBUSY, "another process is editing the model; try again");
         when_sleep(LOOK_MS);
-        r = look_locked(f, ret, planted, e);
+        r = look_once(f, ret, &there, planted, e);
     }
-    return r > 0 ? err_set(e, -EBUSY, "another process is editing the model; try again") : r;
+    if (r < 0 || !there)
+        return r;
+    r = look_once(f, ret, &there, planted, e);
+    (void)s->flock(s, f->fd, LOCK_UN);
+    if (r < 0 || !there)
+        return r;
+    return err_set(e, -EUCLEAN,
+                   "an edit of the model was interrupted (ggufs --recover finishes or undoes it)");
 }

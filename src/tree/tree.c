@@ -58,19 +58,6 @@ static void not_writable(struct tree *t, const char *why)
     (void)show_in(t->why, sizeof(t->why), why, strlen(why));
 }
 
-/* Before the file is opened for writing, test the features that all edits except in-place ones
- * need. */
-static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
-{
-    struct edit_file f = {.fd = -1};
-    if (t->opt.strategy == EDIT_INPLACE ||
-        edit_file_open(&f, &sys_libc, m->dir, m->name, false, NULL) < 0)
-        return 0;
-    int r = edit_try_attributes(&f, e);
-    edit_file_close(&f);
-    return r;
-}
-
 /* Finish or undo an edit that a crash interrupted. */
 static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 {
@@ -94,8 +81,6 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
     /* The lock of another file does not concern this tree. */
     int r = of ? edit_file_fresh(of, e) : 0;
     if (r == 0)
-        r = try_attributes(t, m, e);
-    if (r == 0)
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
     /* wait for a process that holds the lock and is about to end */
     while (r == -EWOULDBLOCK && !of && t->opt.wait &&
@@ -103,14 +88,12 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = edit_file_open(f, &sys_libc, m->dir, m->name, true, e);
     if (r < 0)
         return r;
-    r = edit_try_handle(f, e);
-    if (r == 0 && of)
+    if (of)
         r = edit_file_fresh(of, e);
     if (r == 0) {
         r = recover(t, f, e);
-        /* check whether a new file could replace it */
-        if (r == 0 && t->opt.strategy != EDIT_INPLACE)
-            r = edit_try_new(f, e);
+        if (r == 0)
+            r = edit_try(f, t->opt.strategy != EDIT_INPLACE, e);
         if (of)
             of->id = f->id;
     }

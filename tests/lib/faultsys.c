@@ -269,14 +269,6 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
     return r;
 }
 
-/* A new directory always survives: only its contents matter. */
-static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
-{
-    FAULT("mkdirat", dir);
-    note_name(s, dir, name);
-    return real->mkdirat(real, dir, name, mode);
-}
-
 void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int error)
 {
     *fs = (struct faultsys){
@@ -302,7 +294,6 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .fremovexattr = f_fremovexattr,
                 .rename = f_rename,
                 .unlinkat = f_unlinkat,
-                .mkdirat = f_mkdirat,
                 .list = f_list},
         .mode = mode,
         .n = n,

@@ -349,14 +349,6 @@ static const struct weak_store {
     {"SMB", -EOPNOTSUPP, 0, 0, 0, 0, -EACCES, false, -EACCES, 2},
 };
 
-static int tries(const struct edit_file *f, struct err *e)
-{
-    int r = edit_try_attributes(f, e);
-    if (r == 0)
-        r = edit_try_handle(f, e);
-    return r == 0 ? edit_try_new(f, e) : r;
-}
-
 TEST("missing features of a store are found, and no file is left")
 {
     for (size_t i = 0; i < COUNT(stores); i++) {
@@ -370,7 +362,7 @@ TEST("missing features of a store are found, and no file is left")
         s.fs.no_rename = w->no_rename;
         s.fs.no_replace = w->no_replace;
         s.fs.sticky = w->sticky;
-        int r = tries(&s.f, &s.e);
+        int r = edit_try(&s.f, true, &s.e);
         CU_SAYS(r == w->result, "%s: %d, %s\n", w->name, r, s.e.msg);
         CU_ASSERT_TRUE(r == 0 || s.e.code == r);
         CU_ASSERT_EQUAL(s.fs.created, w->created);
@@ -385,7 +377,7 @@ static bool try_at(unsigned n, int error, int no_tmpfile)
     scene_begin(&s, EDIT_COPY, 10);
     faultsys_init(&s.fs, FAULT_FAIL, n, error);
     s.fs.no_tmpfile = no_tmpfile;
-    (void)tries(&s.f, NULL);
+    (void)edit_try(&s.f, true, NULL);
     const bool hit = s.fs.hit;
     CU_ASSERT_TRUE(files_in(s.x.dir) == 1 && is_old(&s.x));
     scene_end(&s);
