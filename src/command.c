@@ -139,14 +139,14 @@ static int recover_models(const struct command_args *a)
     for (int i = 0; i < a->n; i++) {
         struct err e = {0};
         struct edit_recovered found = {0};
-        char shown[SHOW_MAX], text[EDIT_RECOVERED_MAX];
+        char shown[SHOW_MAX];
         (void)show(shown, a->operand[i], strlen(a->operand[i]));
         int r = model_recover(a->operand[i], &found, &e);
-        edit_recovered_text(&found, text);
+        const char *text = edit_recovered_text(&found);
         if (r < 0)
             status = command_failed(a->operand[i], e.msg, 1);
         else
-            (void)printf("%s: %s\n", shown, *text ? text : "nothing to recover");
+            (void)printf("%s: %s\n", shown, text ? text : "nothing to recover");
     }
     return status;
 }

@@ -42,8 +42,7 @@ struct lock {
 
 static inline void lock_init(struct lock *l)
 {
-    *l = (struct lock){0};
-    (void)pthread_mutex_init(&l->mutex, NULL);
+    *l = (struct lock)LOCK_INIT;
 }
 
 static inline void lock_destroy(struct lock *l)

@@ -102,9 +102,8 @@ int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const ch
                    bool write, struct err *e)
 {
     struct edit_file file = {.sys = sys, .dir = dir, .fd = -1, .locked = write};
-    if (strlen(name) > NAME_MAX)
+    if (snprintf(file.name, sizeof(file.name), "%s", name) > NAME_MAX)
         return err_set(e, -ENAMETOOLONG, "the model's name is over %d bytes", NAME_MAX);
-    memcpy(file.name, name, strlen(name) + 1);
     for (int i = 0; i < OPEN_TRIES; i++) {
         bool replaced;
         int r = open_once(&file, write, &replaced, e);

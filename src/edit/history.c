@@ -69,17 +69,17 @@ static int failed(const struct history *h, int r, const char *what, struct err *
 static int open_home(const struct history *h, bool make)
 {
     int dir = open(h->home, FOLDER_FLAGS);
-    char *path = dir < 0 && errno == ENOENT && make ? strdup(h->home) : NULL;
-    for (char *end = path; end; end = strchr(end + 1, '/')) {
-        *end = '\0';
+    if (dir < 0 && errno == ENOENT && make) {
+        char *path = strdupa(h->home);
+        for (char *end = path; end; end = strchr(end + 1, '/')) {
+            *end = '\0';
+            (void)mkdir(path, 0700);
+            *end = '/';
+        }
         (void)mkdir(path, 0700);
-        *end = '/';
+        dir = open(path, FOLDER_FLAGS);
     }
-    if (path)
-        dir = mkdir(path, 0700) == 0 || errno == EEXIST ? open(path, FOLDER_FLAGS) : -1;
-    const int r = dir < 0 ? -errno : dir;
-    free(path);
-    return r;
+    return dir < 0 ? -errno : dir;
 }
 
 /* H4. Opens `name` in `dir`, and closes `dir`. others: rights that other users must not have. */

@@ -205,24 +205,12 @@ static int fill_journal(struct writing *w)
     return r < 0 ? r : sys_sync_dir(j->sys, w->f->dir);
 }
 
-/* Creates the journal's file, which has no head yet, and lets the model's owner read it. */
-static int make_journal_file(const struct edit_file *f, struct err *e)
+int journal_write(const struct edit_file *f, const struct edit_plan *plan,
+                  const struct edit_hooks *hooks, struct journal *ret, struct err *e)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     char name[NAME_MAX + 1];
     struct stat st;
-    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
-    if (fd < 0)
-        return err_sys(e, fd, "cannot create the journal");
-    if (f->sys->fstat(f->sys, f->fd, &st) == 0 && st.st_uid != geteuid())
-        (void)f->sys->fchown(f->sys, fd, st.st_uid, st.st_gid);
-    return fd;
-}
-
-int journal_write(const struct edit_file *f, const struct edit_plan *plan,
-                  const struct edit_hooks *hooks, struct journal *ret, struct err *e)
-{
     struct journal j = {.sys = f->sys,
                         .before = plan->old_size,
                         .after = plan->image->size,
@@ -230,9 +218,13 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                         .head = MAGIC};
     struct writing w = {.f = f, .plan = plan, .hooks = hooks, .j = &j};
     w.total = plan->head.len + plan->journal + j.after - j.before;
-    j.fd = make_journal_file(f, e);
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    j.fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
     if (j.fd < 0)
-        return j.fd;
+        return err_sys(e, j.fd, "cannot create the journal");
+    /* The model's owner may read it. */
+    if (f->sys->fstat(f->sys, f->fd, &st) == 0 && st.st_uid != geteuid())
+        (void)f->sys->fchown(f->sys, j.fd, st.st_uid, st.st_gid);
     int r = fill_journal(&w);
     if (r == 0) {
         *ret = j;
@@ -604,16 +596,14 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
     return sweep(f, &ret->removed, e);
 }
 
-void edit_recovered_text(const struct edit_recovered *r, char out[EDIT_RECOVERED_MAX])
+#define LOST "; the last edits before the interruption may not be in the file"
+
+const char *edit_recovered_text(const struct edit_recovered *r)
 {
-    const char *what = r->finished  ? "an interrupted edit was finished"
-                       : r->dropped ? "an interrupted edit was undone"
-                       : r->removed ? "files left by an interrupted edit were removed"
-                                    : NULL;
-    out[0] = '\0';
-    if (what)
-        (void)snprintf(out, EDIT_RECOVERED_MAX,
-                       "%s; the last edits before the interruption may not be in the file", what);
+    return r->finished  ? "an interrupted edit was finished" LOST
+           : r->dropped ? "an interrupted edit was undone" LOST
+           : r->removed ? "files left by an interrupted edit were removed" LOST
+                        : NULL;
 }
 
 /* ---- readers ---- */

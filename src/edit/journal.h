@@ -124,11 +124,10 @@ struct edit_recovered {
  */
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
 /*
- * Write to `out` what a recovery found, for users; empty if it found nothing. A writer that was
- * killed may have accepted edits that it had not begun to write.
+ * Return what a recovery found, for users; NULL if it found nothing. A writer that was killed may
+ * have accepted edits that it had not begun to write.
  */
-#define EDIT_RECOVERED_MAX 160
-void edit_recovered_text(const struct edit_recovered *r, char out[EDIT_RECOVERED_MAX]);
+const char *edit_recovered_text(const struct edit_recovered *r);
 
 /*
  * Check that the model, which f may have open for reading only, is not being edited in place, and

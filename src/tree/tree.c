@@ -63,9 +63,8 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 {
     struct edit_recovered found;
     int r = edit_recover(f, &found, e);
-    char text[EDIT_RECOVERED_MAX];
-    edit_recovered_text(&found, text);
-    if (*text)
+    const char *text = edit_recovered_text(&found);
+    if (text)
         logger_log(&t->opt.log, LOG_NOTICE, "%s", text);
     return r;
 }
