@@ -23,19 +23,6 @@ static const char architecture_key[] = "general.architecture";
 
 /* ---- values ---- */
 
-/* Make a value that takes ownership of these bytes. Returns NULL if out of memory. */
-static struct edit_value *value_make(uint32_t type, struct buf *bytes)
-{
-    struct edit_value *v = calloc(1, sizeof(*v));
-    if (!v)
-        return NULL;
-    atomic_init(&v->refs, 1);
-    v->type = type;
-    v->bytes = *bytes;
-    *bytes = BUF_INIT;
-    return v;
-}
-
 static void value_unref(struct edit_value *v)
 {
     if (!REF_DROP(v))
@@ -148,6 +135,27 @@ static void slot_free(struct edit_slot *s) /* may be NULL */
     value_unref(s->value);
     tensor_content_unref(s->content);
     free(s);
+}
+
+/*
+ * Gives a slot a value that takes over these bytes, and returns the slot. s may be NULL. If memory has
+ * run out, frees the slot and returns NULL.
+ */
+static struct edit_slot *slot_set(struct edit_slot *s, uint32_t type, struct buf *bytes)
+{
+    struct edit_value *v = s && !buf_error(bytes) ? calloc(1, sizeof(*v)) : NULL;
+    if (!v) {
+        slot_free(s);
+        return NULL;
+    }
+    atomic_init(&v->refs, 1);
+    v->type = type;
+    v->bytes = *bytes;
+    *bytes = BUF_INIT;
+    value_unref(s->value);
+    s->value = v;
+    s->gone = false;
+    return s;
 }
 
 /* Copies a slot under another name. Returns NULL if out of memory. */
@@ -431,16 +439,7 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t ty
         r = edit_check_value(c->on.g, key, key_len, type, bytes->data, bytes->len, e);
     if (r < 0)
         return r;
-    struct edit_value *v = value_make(type, bytes);
-    struct edit_slot *s = v ? slot_begin(c, EDIT_KEY, name, name) : NULL;
-    if (s) {
-        value_unref(s->value);
-        s->value = v;
-        s->gone = false;
-    } else {
-        value_unref(v);
-    }
-    return slot_end(c, s, e);
+    return slot_end(c, slot_set(slot_begin(c, EDIT_KEY, name, name), type, bytes), e);
 }
 
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
@@ -740,16 +739,6 @@ bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uin
            memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
 }
 
-static int set_value(struct edit_slot *s, const struct gguf *keys, const struct gguf_kv *kv)
-{
-    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
-    buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
-    value_unref(s->value);
-    s->value = buf_error(&bytes) ? NULL : value_make(kv->type, &bytes);
-    s->gone = false;
-    return s->value ? 0 : -ENOMEM;
-}
-
 /* Restores key k. *last: the rank of the key before it, or 0. The key keeps its place if it is after
  * that one, or else comes right after it. */
 static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t k, uint64_t *last,
@@ -766,11 +755,11 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
     struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name);
     if (s)
         s->rank = *last;
-    if (s && !same && set_value(s, keys, kv) < 0) {
-        slot_free(s);
-        s = NULL;
-    }
-    return slot_end(c, s, e);
+    if (same)
+        return slot_end(c, s, e);
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
+    buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
+    return slot_end(c, slot_set(s, kv->type, &bytes), e);
 }
 
 int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)

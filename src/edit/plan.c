@@ -87,24 +87,21 @@ uint32_t edit_block(const struct edit_options *o)
     return block ? o->block : DEFAULT_BLOCK;
 }
 
-/* Finds the size of the file's reserve. Returns false if the file has no reserve. */
-static bool present_reserve(const struct gguf *g, uint64_t *ret)
+/* Returns the size of the file's reserve, or UINT64_MAX if it has none. */
+static uint64_t present_reserve(const struct gguf *g)
 {
     uint32_t i = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
     if (i == UINT32_MAX)
-        return false;
+        return UINT64_MAX;
     struct gguf_value v = gguf_value(g, &g->kv[i]);
-    *ret = v.type == GGUF_STRING ? v.len : 0;
-    return true;
+    return v.type == GGUF_STRING ? v.len : 0;
 }
 
 static bool reserve_in_use(const struct layout *d)
 {
-    uint64_t n;
-    if (d->o->reserve == 0 || d->n == 0)
-        return false;
-    return d->o->reserve != EDIT_RESERVE_AUTO || d->g->file_size > EDIT_RESERVE_FROM ||
-           present_reserve(d->g, &n);
+    return d->o->reserve != 0 && d->n != 0 &&
+           (d->o->reserve != EDIT_RESERVE_AUTO || d->g->file_size > EDIT_RESERVE_FROM ||
+            present_reserve(d->g) != UINT64_MAX);
 }
 
 /*
@@ -113,12 +110,11 @@ static bool reserve_in_use(const struct layout *d)
  */
 static uint64_t wanted_reserve(const struct layout *d)
 {
-    uint64_t n = EDIT_RESERVE_DEFAULT;
     if (d->o->reserve != EDIT_RESERVE_AUTO)
         return min_u64(d->o->reserve, EDIT_RESERVE_MAX);
-    if (d->g->file_size <= EDIT_RESERVE_FROM)
-        (void)present_reserve(d->g, &n);
-    return min_u64(n, EDIT_RESERVE_DEFAULT);
+    return d->g->file_size > EDIT_RESERVE_FROM
+               ? EDIT_RESERVE_DEFAULT
+               : min_u64(present_reserve(d->g), EDIT_RESERVE_DEFAULT);
 }
 
 /*
