@@ -29,14 +29,24 @@ void log_plain(int priority, const char *line)
         (void)fprintf(stderr, "ggufs: %s\n", safe);
 }
 
-void log_line(int priority, const char *fmt, ...)
+/* Also for libfuse, whose levels are syslog's. */
+static void log_va(enum fuse_log_level priority, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
+
+static void log_va(enum fuse_log_level priority, const char *fmt, va_list ap)
 {
     char line[LOG_LINE_MAX];
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    line[strcspn(line, "\n")] = '\0';
+    log_plain((int)priority, line);
+}
+
+void log_line(int priority, const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    log_va((enum fuse_log_level)priority, fmt, ap);
     va_end(ap);
-    log_plain(priority, line);
 }
 
 void log_to_syslog(void)
@@ -45,19 +55,7 @@ void log_to_syslog(void)
     atomic_store(&daemonized, true);
 }
 
-static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
-    __attribute__((format(printf, 2, 0)));
-
-/* libfuse uses syslog's levels. */
-static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
-{
-    char line[LOG_LINE_MAX];
-    (void)vsnprintf(line, sizeof(line), fmt, ap);
-    line[strcspn(line, "\n")] = '\0';
-    log_plain((int)level, line);
-}
-
 void log_take_libfuse(void)
 {
-    fuse_set_log_func(on_libfuse);
+    fuse_set_log_func(log_va);
 }

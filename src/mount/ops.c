@@ -528,12 +528,6 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     reply_entry(req, r, &e);
 }
 
-static void op_link(fuse_req_t req, UNUSED fuse_ino_t ino, UNUSED fuse_ino_t new_parent,
-                    UNUSED const char *new_name)
-{
-    reply(req, -EPERM);
-}
-
 const struct fuse_lowlevel_ops mnt_ops = {
     .init = op_init,
     .lookup = op_lookup,
@@ -564,5 +558,4 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .rename = op_rename,
     .mkdir = op_mkdir,
     .mknod = op_mknod,
-    .link = op_link,
 };

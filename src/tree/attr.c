@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "model/facts.h"
+#include "text/number.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
 #include "tree/tensors.h"
@@ -219,15 +220,6 @@ void key_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret
     node_entry_as(t, &v, &n, a, ret);
 }
 
-int key_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret)
-{
-    struct live_attr a;
-    int r = live_attr(t->meta, number, f ? f->live : NULL, &a);
-    if (r == 0)
-        key_entry(t, &a, ret);
-    return r;
-}
-
 void brief_entry(const struct tree *t, uint64_t ino, uint64_t inode, mode_t type,
                  struct tree_entry *ret)
 {
@@ -257,9 +249,6 @@ static const char *const xattr_names[X_COUNT] = {
     "user.gguf.name",   "user.gguf.type",   "user.gguf.shape",
     "user.gguf.offset", "user.gguf.error",  "user.gguf.readonly",
     "user.gguf.backup", "user.gguf.source", "user.gguf.undo"};
-
-/* Length of the longest number of a state. */
-#define STATE_MAX 18
 
 /* A node with its attributes as they are now. */
 struct subject {
@@ -394,16 +383,13 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 }
 
 /* Restore the state whose number is `text`. */
-static int undo(struct tree *t, const char *text, size_t n, struct live_wait *w)
+static int undo(struct tree *t, const void *text, size_t n, struct live_wait *w)
 {
-    uint64_t number = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9' || i == STATE_MAX)
-            return -EINVAL;
-        number = number * 10 + (uint64_t)(text[i] - '0');
-    }
+    struct integer number;
+    if (scan_integer(text, n, &number) < 0 || number.minus)
+        return -EINVAL;
     const int r = begin_editing(t);
-    return r < 0 ? r : live_undo(t->meta, number, w);
+    return r < 0 ? r : live_undo(t->meta, number.magnitude, w);
 }
 
 /* Set an attribute. Setting one to its current value always succeeds, because cp -a and rsync -X do

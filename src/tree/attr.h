@@ -53,9 +53,8 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 struct grant tree_grant(struct tree *t, const struct view *v);
 /* Get the entry for a node that is not a key, in the view that it shows. Measures whole-model views. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
-/* Get the entry for a file in metadata/; f is an open file of the key, or NULL. */
+/* Get the entry for a file in metadata/. */
 void key_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
-int key_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
 /* Set only the numbers and the type, which is enough for a plain listing. */
 void brief_entry(const struct tree *t, uint64_t ino, uint64_t inode, mode_t type,
                  struct tree_entry *ret);

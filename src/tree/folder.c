@@ -103,8 +103,13 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct node n = ino_node(node);
-    if (n.kind == NODE_KEY)
-        return key_attr(t, n.number, f, ret);
+    if (n.kind == NODE_KEY) {
+        struct live_attr a;
+        const int r = live_attr(t->meta, n.number, f ? f->live : NULL, &a);
+        if (r == 0)
+            key_entry(t, &a, ret);
+        return r;
+    }
     int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, NULL) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);

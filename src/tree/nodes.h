@@ -79,7 +79,7 @@ const struct row *node_row(const struct node *n);
 bool node_has(const struct node *n, unsigned flags);
 /* Return the argument for the functions of the node's row in this view. */
 struct about node_about(const struct view *v, const struct node *n);
-/* Return 0 if the node exists, -ESTALE if it existed earlier, or -ENOENT. For keys, key_attr()
+/* Return 0 if the node exists, -ESTALE if it existed earlier, or -ENOENT. For keys, live_attr()
  * checks this. */
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n);
 bool node_is_dir(const struct node *n);
