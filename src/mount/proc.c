@@ -53,25 +53,20 @@ long mount_user(const struct mount *m)
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
 
-/* Read the set of signals in the line that begins with `name`. Returns false if there is no such
- * line. */
-static bool find_set(const char *status, const char *name, uint64_t *ret)
-{
-    const char *at = strstr(status, name);
-    if (at)
-        *ret = strtoull(at + strlen(name), NULL, 16);
-    return at;
-}
-
 bool stops_by_status(const char *status)
 {
-    uint64_t own, shared, blocked, ignored, caught;
-    if (!find_set(status, "\nSigPnd:", &own) || !find_set(status, "\nShdPnd:", &shared) ||
-        !find_set(status, "\nSigBlk:", &blocked) || !find_set(status, "\nSigIgn:", &ignored) ||
-        !find_set(status, "\nSigCgt:", &caught))
-        return true;
-    uint64_t pending = (own | shared) & ~blocked & ~ignored;
-    return pending & (ASKS | ~(caught | HARMLESS));
+    enum { OWN, SHARED, BLOCKED, IGNORED, CAUGHT, SETS };
+    static const char *const lines[] = {
+        "\nSigPnd:", "\nShdPnd:", "\nSigBlk:", "\nSigIgn:", "\nSigCgt:"};
+    uint64_t set[SETS];
+    for (size_t i = 0; i < SETS; i++) {
+        const char *at = strstr(status, lines[i]);
+        if (!at)
+            return true;
+        set[i] = strtoull(at + strlen(lines[i]), NULL, 16);
+    }
+    const uint64_t pending = (set[OWN] | set[SHARED]) & ~set[BLOCKED] & ~set[IGNORED];
+    return pending & (ASKS | ~(set[CAUGHT] | HARMLESS));
 }
 
 bool stops_thread(pid_t thread)

@@ -78,9 +78,10 @@ static int make_found(int fd, char *path, struct path_found *ret)
     return e;
 }
 
-static int find_path(const struct paths *p, char *path, struct path_found *ret)
+int path_open(const struct paths *p, const char *path, struct path_found *ret)
 {
-    return path ? make_found(open_path(p, path, O_PATH | O_NOFOLLOW), path, ret) : -ENOMEM;
+    char *own = strdup(path);
+    return own ? make_found(open_path(p, own, O_PATH | O_NOFOLLOW), own, ret) : -ENOMEM;
 }
 
 char *path_above(const char *path)
@@ -133,9 +134,8 @@ static int follow(const struct paths *p, struct path_found *f)
         free(dir);
         const bool may =
             path && (!p->shared || (f->st.st_uid == geteuid() && path_below(path, p->path)));
-        e = may ? find_path(p, path, &next) : path ? -EACCES : -ENOMEM;
-        if (!may)
-            free(path);
+        e = may ? path_open(p, path, &next) : path ? -EACCES : -ENOMEM;
+        free(path);
         found_close(f);
         *f = next;
     }
@@ -144,11 +144,6 @@ static int follow(const struct paths *p, struct path_found *f)
 }
 
 /* ---- the calls ---- */
-
-int path_open(const struct paths *p, const char *path, struct path_found *ret)
-{
-    return find_path(p, strdup(path), ret);
-}
 
 /* Find a name, or several separated by slashes, in a directory. A link is not followed. */
 static int path_step(const struct paths *p, const struct path_found *dir, const char *name,

@@ -13,12 +13,6 @@
 
 /* ---- the state of the mount ---- */
 
-static void add_count(size_t n, const char *one, const char *many, struct buf *out)
-{
-    if (n > 0)
-        buf_printf(out, "; %zu %s", n, n == 1 ? one : many);
-}
-
 void state_text(struct tree *t, struct buf *out)
 {
     const struct imatrix *im = t->opt.imatrix;
@@ -32,8 +26,10 @@ void state_text(struct tree *t, struct buf *out)
         buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "tensors=edit:", MERGE_FIRST);
     buf_printf(out, "%-*s%s%s", SUMMARY_LABEL,
                "mount:", t->writable ? "read-write" : "read-only: ", t->why);
-    add_count(c.pending, "edit is not written yet", "edits are not written yet", out);
-    add_count(c.refused, "write was refused (see errors)", "writes were refused (see errors)", out);
+    if (c.pending)
+        buf_printf(out, "; edits not written yet: %zu", c.pending);
+    if (c.refused)
+        buf_printf(out, "; writes refused (see errors): %zu", c.refused);
     if (tree_changed(t))
         buf_str(out, "; the model's file was changed outside the mount");
     buf_char(out, '\n');

@@ -24,8 +24,7 @@ int tree_history(struct tree *t, struct buf *out, struct err *e);
 /* Forget all states. Returns 0, -EACCES (the model may not be written) or -errno. */
 int tree_history_clear(struct tree *t, struct err *e);
 
-/* Write the last lines of `info`, the state of the mount: "mount: read-write; 2 edits are not written
- * yet\n". */
+/* Write the last lines of `info`, the state of the mount. */
 void state_text(struct tree *t, struct buf *out);
 /* Write `errors`: a line "PATH: WHY" for each refused write, and for each edit that could not be
  * written. */

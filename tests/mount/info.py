@@ -40,9 +40,9 @@ class State(unittest.TestCase):
         with Mount(self.model(), '-o', 'commit=sync') as at:
             with open(os.path.join(at, 'info'), 'rb') as before:
                 self.write(at, '66\n')
-                self.assertEqual(mount_line(at), 'read-write; 1 edit is not written yet')
+                self.assertEqual(mount_line(at), 'read-write; edits not written yet: 1')
                 os.unlink(os.path.join(at, 'metadata/general.file_type'))
-                self.assertEqual(mount_line(at), 'read-write; 2 edits are not written yet')
+                self.assertEqual(mount_line(at), 'read-write; edits not written yet: 2')
                 self.write(at, '65\n', sync=True)
                 self.assertEqual(mount_line(at), 'read-write')
                 text = before.read()
@@ -53,13 +53,13 @@ class State(unittest.TestCase):
         with Mount(self.model()) as at:
             with self.assertRaises(OSError):
                 self.write(at, 'many\n')
-            refused = 'read-write; 1 write was refused (see errors)'
+            refused = 'read-write; writes refused (see errors): 1'
             self.assertEqual(mount_line(at), refused)
             with open(os.path.join(at, 'info'), 'rb') as before:
                 for key in ('llama.block_count', 'llama.embedding_length', 'llama.rope.dimension_count'):
                     with self.assertRaises(OSError), open(os.path.join(at, 'metadata', key), 'w') as file:
                         file.write('many\n')
-                self.assertEqual(mount_line(at), 'read-write; 4 writes were refused (see errors)')
+                self.assertEqual(mount_line(at), 'read-write; writes refused (see errors): 4')
                 self.assertTrue(before.read().decode().endswith(refused + '\n'))
             for key in ('llama.block_count', 'llama.embedding_length', 'llama.rope.dimension_count'):
                 mountlib.put(os.path.join(at, 'metadata', key), '16\n')
