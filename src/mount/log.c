@@ -30,10 +30,8 @@ void log_plain(int priority, const char *line)
 }
 
 /* Also for libfuse, whose levels are syslog's. */
-static void log_va(enum fuse_log_level priority, const char *fmt, va_list ap)
-    __attribute__((format(printf, 2, 0)));
-
-static void log_va(enum fuse_log_level priority, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void log_va(enum fuse_log_level priority,
+                                                         const char *fmt, va_list ap)
 {
     char line[LOG_LINE_MAX];
     (void)vsnprintf(line, sizeof(line), fmt, ap);

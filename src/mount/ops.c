@@ -323,8 +323,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
  * file. Takes ownership of `f`. Returns 0 or -ENOMEM. */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
 {
-    fi->keep_cache = tree_cached_right(f); /* the kernel's cached pages are still valid */
-    fi->direct_io = !f->cacheable;         /* each reader sees the content that it opened */
+    fi->keep_cache = f->cacheable && !f->cold;
+    fi->direct_io = !f->cacheable; /* each reader sees the content that it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, f, NULL);
     return fi->fh ? 0 : -ENOMEM;

@@ -487,22 +487,16 @@ static int list_extras(const struct shelf_item *of, struct listing *l)
 /* Make an item, whose owned members the caller frees even on failure. */
 static int set_extra(const struct shelf_item *of, const struct entry *entry, struct shelf_item *i)
 {
-    const int above = (int)(path_name(of->path) - of->path);
+    const bool beside = *entry->at; /* a link to one of several files, which is not looked at */
+    const size_t n = beside ? (size_t)(path_name(of->path) - of->path) : strlen(of->path);
     *i = *of;
     i->kind = entry->kind;
     i->sub = NULL;
-    i->path = strdup(of->path);
     i->why = of->why ? strdup(of->why) : NULL;
-    i->real = of->real ? strdup(of->real) : NULL;
-    if (!i->path || (of->why && !i->why) || (of->real && !i->real))
-        return -ENOMEM;
-    if (!*entry->at)
-        return 0;
-    free(i->real);
-    if (asprintf(&i->real, "%.*s%s", above, of->path, entry->at) >= 0)
-        return 0;
-    i->real = NULL;
-    return -ENOMEM;
+    i->real = of->real && !beside ? strdup(of->real) : NULL;
+    if (asprintf(&i->path, "%.*s%s", (int)n, of->path, entry->at) < 0)
+        i->path = NULL;
+    return i->path && !i->why == !of->why && (beside || !i->real == !of->real) ? 0 : -ENOMEM;
 }
 
 /* ---- listings ---- */

@@ -27,11 +27,6 @@ static int find_use(struct shelf *s, uint64_t node, struct use *ret)
     return r < 0 || ret->own || place_is_model(ret->slot->is.kind) ? r : -ESTALE;
 }
 
-static enum place_kind use_kind(const struct use *u)
-{
-    return u->slot->is.kind;
-}
-
 /* Return the number of the node that a slot itself has. */
 static uint64_t own_node(const struct use *u)
 {
@@ -332,7 +327,7 @@ static mode_t own_mode(const struct tree_options *o, const struct grant *g, enum
 static int own_entry(struct shelf *s, const struct use *u, bool look, struct tree_entry *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    const enum place_kind kind = use_kind(u);
+    const enum place_kind kind = u->slot->is.kind;
     struct stat st;
     struct grant g;
     int r = kind == PLACE_ERROR  ? error_text(u, &text)
@@ -391,7 +386,7 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
         return -ENAMETOOLONG;
     if (u.own) {
         r = lookup_own(s, &u, name, ret);
-        if (r != -ENOENT || !place_is_model(use_kind(&u)))
+        if (r != -ENOENT || !place_is_model(u.slot->is.kind))
             return r;
         r = open_model(&u, NULL);
     }
@@ -424,7 +419,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(slot_leave) struct use u;
     int r = enter(s, node, &u);
-    return r < 0 ? r : u.own && use_kind(&u) == PLACE_LINK ? link_target(&u, out) : -EINVAL;
+    return r < 0 ? r : u.own && u.slot->is.kind == PLACE_LINK ? link_target(&u, out) : -EINVAL;
 }
 
 /* ---- directories ---- */
@@ -450,12 +445,12 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
     d->shelf = s;
     struct use *u = &d->use;
     int r = enter(s, node, u);
-    const bool model = r == 0 && u->own && place_is_model(use_kind(u));
+    const bool model = r == 0 && u->own && place_is_model(u->slot->is.kind);
     if (model)
         r = open_model(u, NULL);
     if (r == 0 && (model || !u->own))
         r = tree_opendir(u->tree, node, &d->tree);
-    else if (r == 0 && type_of(use_kind(u)) != S_IFDIR)
+    else if (r == 0 && type_of(u->slot->is.kind) != S_IFDIR)
         r = -ENOTDIR;
     if (r >= 0 && u->own) /* if it is stale, the kernel looks it up again */
         r = slot_names(u->slot, &d->list);
@@ -556,7 +551,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;
     }
     if (u.own) /* file managers ask for others: no model is opened for that */
-        r = place_is_model(use_kind(&u)) && strncmp(name, "user.gguf.", 10) == 0
+        r = place_is_model(u.slot->is.kind) && strncmp(name, "user.gguf.", 10) == 0
                 ? open_model(&u, NULL)
                 : 1;
     if (r != 0)
@@ -570,7 +565,7 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
     int r = enter(s, node, &u);
     if (r == 0 && !u.own)
         return tree_listxattr(u.tree, node, out);
-    if (r == 0 && !shelf_writable(s) && (is_root(&u) || place_is_model(use_kind(&u))))
+    if (r == 0 && !shelf_writable(s) && (is_root(&u) || place_is_model(u.slot->is.kind)))
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* including its NUL */
     return r < 0 ? r : buf_error(out);
 }
@@ -593,8 +588,8 @@ static int store_text(struct shelf *s, struct shelf_slot *slot, struct buf *out)
 /* Open a file that is in no tree. */
 static int open_own(struct shelf *s, const struct use *u, int flags, struct tree_file **ret)
 {
-    const bool text = use_kind(u) == PLACE_TEXT;
-    if (!text && use_kind(u) != PLACE_ERROR)
+    const bool text = u->slot->is.kind == PLACE_TEXT;
+    if (!text && u->slot->is.kind != PLACE_ERROR)
         return -EISDIR;
     if (sys_open_changes(flags))
         return -EPERM;

@@ -191,11 +191,6 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     return r;
 }
 
-bool tree_cached_right(const struct tree_file *f)
-{
-    return f->tree && f->cacheable && !f->cold;
-}
-
 bool tree_ahead(const struct tree_file *f)
 {
     return f->decodes && !f->tree->opt.tensors;

@@ -39,8 +39,6 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
 /* Make a file that has no content. t may be NULL. Returns NULL if out of memory. */
 struct tree_file *tree_file_new(struct tree *t, uint64_t node);
 void tree_release(struct tree_file *f);
-/* Return true if the kernel's cached pages of the file are right. */
-bool tree_cached_right(const struct tree_file *f);
 /* Return true if reading this file involves decoding, so that reading ahead pays off; false if it
  * might be written. */
 bool tree_ahead(const struct tree_file *f);
