@@ -152,7 +152,8 @@ static dev_t device_there(const struct session *s)
 /* Return false if another file system is mounted over the mount, or in its place. */
 static bool is_there(const struct session *s)
 {
-    return device_there(s) == s->m.dev;
+    const dev_t there = device_there(s);
+    return !there || there == s->m.dev;
 }
 
 static int write_all(struct session *s)
@@ -257,7 +258,7 @@ static int serve_mount(struct session *s, struct err *e)
     (void)kill(getpid(), SIGTERM);
     thread_join(&s->watch);
     /* the connection has ended although it is mounted: umount -f while programs have files open */
-    const bool cut_off = s->m.dev && is_there(s);
+    const bool cut_off = s->m.dev && device_there(s) == s->m.dev;
     shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || cut_off);
     handles_end(&s->m.handles);
     const int lost = shelf_finish(s->m.shelf);

@@ -476,6 +476,7 @@ class Signalled(Case):
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(mountlib.LIMIT), 0)
+            self.assertIsNone(mountlib.mount_of(at))
 
     @unittest.skipUnless(os.getuid() == 0, 'for root only')
     def test_covered(self):
