@@ -80,7 +80,13 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     if (row < 0 || f.removed || f.hidden >> row & 1)
         return -ENOENT;
     const struct node n = ino_node(row_ino(v.snap, dir, (uint32_t)row));
-    return node_entry(t, &v, &n, ret);
+    r = node_known(t, &v, &n);
+    if (r < 0)
+        return r;
+    r = node_entry(t, &v, &n, ret);
+    if (r < 0)
+        node_forget(t, &n, 1);
+    return r;
 }
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -121,6 +127,7 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 {
     struct node at = ino_node(node);
+    node_forget(t, &at, n);
     if (at.kind == NODE_KEY)
         live_forget(t->meta, at.number, n);
 }

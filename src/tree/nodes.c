@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the content that nodes show, in the newest state of the model or in one that an open file
- * still refers to: see nodes.h.
+ * Finds the content that nodes show, in the newest state of the model or in one that the kernel or
+ * an open file still refers to: see nodes.h.
  *
  * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
  * tensors (model/snapshot.h) can share a store. When a state with another table becomes the newest,
@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/bytes.h"
 #include "tree/history.h"
 
 /* ---- the kinds of nodes ---- */
@@ -90,7 +91,7 @@ static struct held *find_held(const struct tree *t, const struct node *n)
     return (struct held *)l;
 }
 
-/* Hold the data of a node for one more open file. Returns NULL if out of memory. */
+/* Return the data held for a node, creating it if needed. Returns NULL if out of memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
     struct held *h = find_held(t, n);
@@ -100,19 +101,38 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
             free(h);
             return NULL;
         }
-        h->snap = n->kind == NODE_WHOLE ? REF(g) : NULL;
     }
-    if (h)
-        h->opens++;
+    if (h && !h->snap && n->kind == NODE_WHOLE)
+        h->snap = REF(g);
     return h;
+}
+
+/* Release the data that open files no longer need; once the kernel's last reference is gone,
+ * release all data. Moves to *ret the references that the caller must drop. */
+static void reap(struct tree *t, struct held *h, struct view *ret)
+{
+    if (h->opens)
+        return;
+    *ret = h->kept;
+    h->kept = VIEW_INIT;
+    if (h->lookups)
+        return;
+    if (ret->snap)
+        snapshot_unref(h->snap); /* not the last reference: the view holds another */
+    else
+        ret->snap = h->snap;
+    table_remove(&t->held, &h->link);
+    free(h);
 }
 
 /* Return true if an open file shows data that the next state lacks and no view of that data is kept
  * yet. */
 static bool is_lost(const struct held *h, const struct snapshot *next)
 {
-    return !h->kept.snap && (h->snap || ids_find(next->ids, next->gguf->n_tensors,
-                                                 ino_node(h->key).number) == IDS_NONE);
+    if (!h->opens || h->kept.snap)
+        return false;
+    return h->snap ||
+           ids_find(next->ids, next->gguf->n_tensors, ino_node(h->key).number) == IDS_NONE;
 }
 
 void tree_keep_views(void *tree, const struct snapshot *next)
@@ -155,6 +175,8 @@ int tree_hold_view(struct tree *t, const struct node *n, struct view *ret, struc
     lock_take(&t->newest.lock);
     int r = find_view(t, n, ret);
     struct held *h = r == 0 && holds ? hold(t, n, ret->snap) : NULL;
+    if (h)
+        h->opens++;
     lock_drop(&t->newest.lock);
     *held = h;
     return r == 0 && holds && !h ? -ENOMEM : r;
@@ -174,21 +196,51 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
 
 void tree_let_go(struct tree *t, struct held **h)
 {
-    struct held *last = *h;
-    if (!last)
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    if (!*h)
         return;
-    *h = NULL;
     lock_take(&t->newest.lock);
-    if (--last->opens == 0)
-        table_remove(&t->held, &last->link);
-    else
-        last = NULL;
+    (*h)->opens--;
+    reap(t, *h, &v);
     lock_drop(&t->newest.lock);
-    if (!last)
+    *h = NULL;
+}
+
+void node_free(struct tree *t)
+{
+    for (struct link *l = table_each(&t->held, NULL), *next; l; l = next) {
+        struct held *h = (struct held *)l;
+        next = table_each(&t->held, l);
+        snapshot_unref(h->snap);
+        view_free(&h->kept);
+        free(h);
+    }
+    table_free(&t->held);
+}
+
+int node_known(struct tree *t, const struct view *v, const struct node *n)
+{
+    if (n->kind != NODE_WHOLE)
+        return 0;
+    LOCKED(&t->newest.lock);
+    struct held *h = hold(t, n, v->snap);
+    if (h)
+        h->lookups++;
+    return h ? 0 : -ENOMEM;
+}
+
+void node_forget(struct tree *t, const struct node *n, uint64_t times)
+{
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    if (!is_view_of_whole(n))
         return;
-    snapshot_unref(last->snap);
-    view_free(&last->kept);
-    free(last);
+    lock_take(&t->newest.lock);
+    struct held *h = find_held(t, n);
+    if (h) {
+        h->lookups -= min_u64(h->lookups, times);
+        reap(t, h, &v);
+    }
+    lock_drop(&t->newest.lock);
 }
 
 void node_state(struct tree *t, const struct node *n, struct buf *out)

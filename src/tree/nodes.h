@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Defines a tree. Finds the kinds of nodes, and their content in the newest state of the model or
- * in one that an open file still refers to. Private to this layer. */
+ * in one that the kernel or an open file still refers to. Private to this layer. */
 #ifndef TREE_NODES_H
 #define TREE_NODES_H
 
@@ -20,13 +20,17 @@
 /* Rows at the root that the tree handles itself. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
-/* The content of a node that programs have open, kept in case the newest state lacks it. */
+/* The content of a node that the kernel knows or a program has open, kept in case the newest state
+ * lacks it. */
 struct held {
-    struct link link;      /* must come first */
-    uint64_t key;          /* held_key() */
-    unsigned opens;        /* number of open files */
-    struct view kept;      /* what they read if the newest state lacks their content; else empty */
-    struct snapshot *snap; /* of a whole-model view: reference; NULL for a tensor */
+    struct link link; /* must come first */
+    uint64_t key;     /* held_key() */
+    unsigned opens;
+    struct view kept; /* read by open files if the newest state lacks their content; else empty */
+    /* For a whole-model view: a reference to its snapshot (NULL for a tensor), and the number of
+     * the kernel's references. */
+    struct snapshot *snap;
+    uint64_t lookups;
 };
 
 struct tree {
@@ -58,8 +62,9 @@ struct tree {
     /* why editing could not begin; protected by the lock of `newest` */
     char refusal[512];
     struct history history; /* of `live`, if opt.history */
-    struct table
-        held; /* protected by the lock of `newest`, like the ids in `opened` and `others` */
+    /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
+    /* whole-model views that the kernel knows, and open files of tensors */
+    struct table held;
 };
 
 /* ---- the kinds of nodes ---- */
@@ -86,8 +91,8 @@ bool node_is_dir(const struct node *n);
 
 /* ---- the views of nodes ---- */
 
-/* Get the view that a node shows. Returns 0, or -ESTALE for a NODE_WHOLE of an older state that is not
- * open: the kernel then looks its name up again. */
+/* Get the view that a node shows; for NODE_WHOLE, it may belong to an older snapshot. May return
+ * -ESTALE. */
 int tree_view_of(struct tree *t, const struct node *n, struct view *ret);
 /*
  * Get the view for a file being opened. *held may become NULL; release it with tree_let_go(). The
@@ -100,6 +105,12 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
 void tree_let_go(struct tree *t, struct held **h);
 /* Implements leaving() of struct newest: lets open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
+/* Free everything held. */
+void node_free(struct tree *t);
+/* Count one more kernel reference to a node that is not a key. Returns 0 or -ENOMEM. */
+int node_known(struct tree *t, const struct view *v, const struct node *n);
+/* Drop `times` of the kernel's references. */
+void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
 /* If the node shows the state of the mount, append that, as it is now. */
 void node_state(struct tree *t, const struct node *n, struct buf *out);

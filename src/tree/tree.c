@@ -377,7 +377,7 @@ void tree_close(struct tree *t)
     if (!t)
         return;
     work_free(t->work);
-    table_free(&t->held); /* no file is open */
+    node_free(t);
     live_close(t->meta);
     history_close(&t->history);
     newest_free(&t->newest);

@@ -2,7 +2,6 @@
 """Many processes at once: writers checked against the expected state, and readers that always see
 complete content."""
 import contextlib
-import errno
 import json
 import multiprocessing
 import os
@@ -81,32 +80,19 @@ class Writer:
         return self.keys
 
 
-def whole(at, name):
-    """Read a view of the model. Its open is tried again if edits overtake it twice: the kernel looks a stale name up
-    once more, and then fails."""
-    while True:
-        try:
-            file = open(os.path.join(at, name), 'rb')
-        except OSError as e:
-            assert e.errno == errno.ESTALE, e
-            continue
-        with file:
-            return file.read()
-
-
 def read_all(at, count, seed, tensors):
     """Read files: opened content is complete, whatever others write meanwhile."""
     rng = random.Random(seed)
 
     def model():
-        file = whole(at, 'model.gguf')
+        file = mountlib.get(os.path.join(at, 'model.gguf'))
         assert [tensor.data for tensor in editlib.strict(file).tensors] == tensors
 
     def metadata():
-        json.loads(whole(at, 'metadata.json'))
+        json.loads(mountlib.get(os.path.join(at, 'metadata.json')))
 
     def info():
-        whole(at, 'info')
+        mountlib.get(os.path.join(at, 'info'))
         os.statvfs(at)
 
     def keys():
