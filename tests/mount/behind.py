@@ -79,7 +79,7 @@ class Behind(unittest.TestCase):
                     with mountlib.Mount(self.source, '-o', f'commit={mode}') as at:
                         stays = change()
                         self.refused(at, code)
-                        self.assertIn(b'read-write; 1 write was refused', mountlib.get(at + '/info'))
+                        self.assertIn(b'read-write; writes refused (see errors): 1', mountlib.get(at + '/info'))
                         fails(code, os.rename, place(at, 'type.u8'), place(at, 'my.u8'))  # the kernel tries twice
                         fails(code, editlib.retype, at, 'type.u8', 'u16')
                         fails(code, os.unlink, place(at, 'type.u8'))

@@ -916,7 +916,7 @@ static int make_edit(struct state *s, const struct waiting *q, bool *edits, int 
     *edits = false;
     if (q->kind == WRITE_ALL || q->kind == UNDO || (q->kind == EDIT_TEXT && !v))
         return 0;
-    if (q->kind == EDIT_TYPE && !v && s->file[q->file].helper) {
+    if (q->kind == EDIT_TYPE && !v && s->file[q->file].helper && s->file[q->file].name != NONE) {
         s->file[q->file].type = q->typed;
         s->file[q->file].given = true;
         return 0;
