@@ -319,3 +319,51 @@ uint8_t *build_finish(struct build *b, size_t *size)
     *size = out.len;
     return buf_steal(&out);
 }
+
+/* ---- parsed ---- */
+
+static struct gguf *parse_image(const void *bytes, size_t n, unsigned flags)
+{
+    struct source s = source_mem(bytes, n);
+    struct gguf *g = NULL;
+    struct err e = {0};
+    if (gguf_parse(&s, flags, &g, &e) < 0) {
+        (void)puts(e.msg);
+        abort();
+    }
+    return g;
+}
+
+struct parsed parse_build(struct build *b, unsigned flags)
+{
+    struct parsed p = {0};
+    p.image = build_finish(b, &p.size);
+    p.g = parse_image(p.image, p.size, flags);
+    if (p.g->file_size != p.size || memcmp(p.g->head, p.image, (size_t)p.g->head_len) != 0)
+        abort();
+    return p;
+}
+
+struct gguf *gguf_in(const void *bytes, size_t n)
+{
+    return parse_image(bytes, n, 0);
+}
+
+struct gguf *gguf_of(struct build *b)
+{
+    struct parsed p = parse_build(b, 0);
+    free(p.image);
+    return p.g;
+}
+
+void parsed_free(struct parsed *p)
+{
+    gguf_free(p->g);
+    free(p->image);
+    *p = (struct parsed){0};
+}
+
+void gguf_drop(struct gguf **g)
+{
+    gguf_free(*g);
+}

@@ -80,10 +80,21 @@ void build_tensor_at(struct build *b, const char *name, uint32_t type_id, const 
 /* Return the image, which the caller owns. */
 uint8_t *build_finish(struct build *b, size_t *size);
 
+/* A built image and its parsed form. Bytes that cannot be parsed end the test program. */
+struct parsed {
+    uint8_t *image; /* owned */
+    size_t size;    /* size of the image in bytes */
+    struct gguf *g; /* owned; does not need the image */
+};
+
+/* Finish the build, and parse it with the flags of gguf_parse(). */
+struct parsed parse_build(struct build *b, unsigned flags);
+void parsed_free(struct parsed *p);
+/* The parsed form alone: of a build; of n bytes. */
+struct gguf *gguf_of(struct build *b);
+struct gguf *gguf_in(const void *bytes, size_t n);
+
 /* CLEANUP(gguf_drop) struct gguf *g: frees it. */
-static inline void gguf_drop(struct gguf **g)
-{
-    gguf_free(*g);
-}
+void gguf_drop(struct gguf **g);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "build_gguf.h"
 #include "cu_main.h"
+#include "edit/history.h"
 #include "edit/journal.h"
 #include "faultsys.h"
 
@@ -128,5 +129,39 @@ int scene_commit(struct scene *s);
 /* Recover the model, as a process that opens it anew. */
 int scene_recover(struct scene *s, struct edit_recovered *found);
 void scene_end(struct scene *s);
+
+/* ---- journals ---- */
+
+/* Write the journal of a plan, like journal_write(). */
+int put_journal_of(const struct edit_file *f, const struct edit_plan *p);
+/* Write a journal that replaces the first n bytes of a file. */
+int put_journal(const struct edit_file *f, const uint8_t *new, size_t n);
+
+/* ---- a directory with a history ---- */
+
+struct home {
+    char path[64]; /* in memory if possible; `state` in it is the state directory */
+    int dir;
+    struct history h;
+};
+
+void home_setup(struct home *x);
+void home_teardown(struct home *x);
+/* Open another history in this directory, possibly of another model. */
+int open_history(const struct home *x, struct history *h, const char *model, size_t keep);
+/* Return the number of files in the history's directory. */
+unsigned home_files(const struct home *x);
+
+/* Make a model without tensors whose key `text` has this value. The caller calls gguf_free(). */
+struct gguf *keys_of(const char *text);
+/* True if the keys are the same, in the same order, byte for byte, except for ggufs' own. */
+bool same_keys(const struct gguf *a, const struct gguf *b);
+
+/* Record an edit that was written at time `now`. restored: for an undo, the state that it restored.
+ * begin_save() leaves its outcome open. */
+int save(struct history *h, const struct gguf *before, const struct gguf *after, int64_t now,
+         uint64_t restored, struct err *e);
+int begin_save(struct history *h, const struct gguf *before, const struct gguf *after, int64_t now,
+               uint64_t restored, struct err *e);
 
 #endif

@@ -11,7 +11,6 @@
 #include "live/tensors.h"
 #include "base/bytes.h"
 #include "script_run.h"
-#include "tree_image.h"
 
 void script_fail(struct run *r, const char *fmt, ...)
 {

@@ -19,7 +19,6 @@
 
 #include "base/bytes.h"
 #include "gguf/value.h"
-#include "parsed.h"
 #include "text/text.h"
 
 #define FIRST "model-00001-of-00002.gguf"

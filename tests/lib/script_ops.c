@@ -14,7 +14,6 @@
 #include "script_run.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
-#include "tree_image.h"
 
 struct script_op *script_ops;
 

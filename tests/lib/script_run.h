@@ -6,7 +6,7 @@
 
 #include "model_dir.h"
 #include "script.h"
-#include "tree_edit.h"
+#include "tree_image.h"
 
 enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
 

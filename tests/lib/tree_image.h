@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A built image in a temporary file, opened as a tree, for tests of the tree without a mount.
+ * A built image in a temporary file, opened as a tree, for tests of the tree without a mount; and
+ * edits of a tree. Functions return 0 or the first -errno, and release everything that they hold.
  *
  *     struct tree_image m = image_open(&b, &(struct tree_options){0});   asserts that it opens
  *     n = image_bytes(&m, "tensors/w/raw", 0, 100, bytes);
@@ -10,6 +11,8 @@
  */
 #ifndef TESTS_LIB_TREE_IMAGE_H
 #define TESTS_LIB_TREE_IMAGE_H
+
+#include <semaphore.h>
 
 #include "build_gguf.h"
 #include "tree/folder.h"
@@ -49,5 +52,28 @@ int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bo
 char *image_list(const struct tree_image *m, const char *path);
 /* Read a whole file, NUL-terminated; *n is its length. The caller frees it. */
 char *image_text(const struct tree_image *m, const char *path, size_t *n);
+
+/* ---- edits: with requests like the kernel's, which are waited for ---- */
+
+/* The wait of a call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The
+ * wait's request is w itself. */
+struct tree_wait {
+    struct live_wait wait; /* must come first */
+    sem_t answered;
+    int result;
+};
+/* Seconds; enough for any call on a busy machine. */
+enum { WAIT_MOST = 60 };
+struct live_wait *tree_wait(struct tree_wait *w);
+int tree_waited(struct tree_wait *w, int r);
+
+/* Do what "echo TEXT > metadata/NAME" does, for n bytes. NAME may be KEY:TYPE. */
+int do_write(struct tree *t, const char *name, const void *text, size_t n);
+/* Do what rm, mv, and setfattr -n user.gguf.type -v TYPE do. */
+int do_unlink(struct tree *t, const char *name);
+int do_rename(struct tree *t, const char *from, const char *to);
+int do_retype(struct tree *t, const char *name, const char *type);
+/* Do what "sync metadata" does. */
+int do_sync(struct tree *t);
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "faultlog.h"
+#include "faultsys.h"
 #include "hooks.h"
 #include "scheduler.h"
 

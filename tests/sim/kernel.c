@@ -13,7 +13,7 @@
 #include "tensors.h"
 #include "tree/attr.h"
 #include "tree/files.h"
-#include "tree_edit.h"
+#include "tree_image.h"
 
 #define METADATA ino_row(0)
 

@@ -10,7 +10,7 @@
 #include "build_gguf.h"
 #include "hooks.h"
 #include "kernel.h"
-#include "tree_edit.h"
+#include "tree_image.h"
 
 #define FOLDER ino_row(1)
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check/cache.h"
-#include "parsed.h"
+#include "build_gguf.h"
 
 /* A key without its architecture prefix. If `every` > 0, the value is an array with one item per
  * layer: `number` for the last of every `every` layers, `other` for the rest. */

@@ -11,7 +11,6 @@
 #include "cu_test.h"
 #include "model_dir.h"
 #include "tree_image.h"
-#include "tree_edit.h"
 
 enum { READ_ONLY, KEYS, TENSORS, BUSY, KINDS };
 

@@ -10,7 +10,6 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
-#include "parsed.h"
 
 /* The model used by all tests: keys a, b and c, then two special keys and two of ggufs' own. */
 static struct gguf *model(uint8_t **image)

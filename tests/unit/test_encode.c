@@ -9,7 +9,6 @@
 
 #include "base/bytes.h"
 #include "golden.h"
-#include "golden_encode.h"
 #include "quant/set.h"
 #include "quant/encode.h"
 #include "quant/f16.h"

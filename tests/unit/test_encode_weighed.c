@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "golden.h"
-#include "golden_encode.h"
 #include "quant/encode.h"
 #include "quant/types.h"
 

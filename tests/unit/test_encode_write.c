@@ -8,7 +8,6 @@
 
 #include "base/bytes.h"
 #include "golden.h"
-#include "golden_encode.h"
 #include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"

@@ -5,7 +5,6 @@
 #include "build_gguf.h"
 #include "cu_test.h"
 #include "model/facts.h"
-#include "parsed.h"
 #include "quant/types.h"
 
 enum { F32 = 0 };

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "history_dir.h"
 #include "model_dir.h"
 #include "soak.h"
 

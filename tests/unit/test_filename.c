@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check/filename.h"
-#include "parsed.h"
+#include "build_gguf.h"
 
 /* size, encoding, shard; "" if absent */
 static const struct {

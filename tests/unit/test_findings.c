@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check/check.h"
-#include "parsed.h"
+#include "build_gguf.h"
 
 /* ---- the number of findings per rule is limited ---- */
 

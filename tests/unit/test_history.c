@@ -15,9 +15,7 @@
 #include "changes.h"
 #include "edit/change.h"
 #include "edit/plan.h"
-#include "history_dir.h"
 #include "model_dir.h"
-#include "parsed.h"
 #include "soak.h"
 
 #define FOLDER "state/ggufs/history/"
@@ -83,6 +81,19 @@ static void edit(struct history *h, const struct gguf *from, const struct gguf *
                  uint64_t restored)
 {
     CU_ASSERT_EQUAL(save(h, from, to, now, restored, NULL), 0);
+}
+
+/* List the numbers of the states that are shown if these are the present keys: "1 2 3". */
+static void states_of(const struct history *h, const struct gguf *now, char *dst, size_t room)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    CU_ASSERT_EQUAL(history_text(h, edit_keys_id(now), &text, NULL), 0);
+    buf_char(&text, '\0');
+    size_t n = 0;
+    dst[0] = '\0';
+    for (char *line = (char *)text.data; *line; line = strchr(line, '\n') + 1)
+        n += (size_t)snprintf(dst + n, room - n, "%s%.*s", n ? " " : "", (int)strcspn(line, "\t"),
+                              line);
 }
 
 /* Check the numbers of the states and, if not NULL, that the list contains the words. */

@@ -17,7 +17,6 @@
 #include "cu_test.h"
 #include "edit/open.h"
 #include "model_dir.h"
-#include "put_journal.h"
 #include "soak.h"
 
 #define U ((uint64_t)64 << 10)

@@ -25,7 +25,7 @@
 
 #include "alloc.h"
 #include "base/bytes.h"
-#include "parsed.h"
+#include "build_gguf.h"
 
 enum { F32 = 0, F16 = 1, Q8_0 = 8 };
 enum { HEAD_END = 234, DATA_END = 294, BASE_END = 320 };

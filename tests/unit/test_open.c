@@ -14,9 +14,7 @@
 
 #include "build_gguf.h"
 #include "model_dir.h"
-#include "put_journal.h"
 #include "tree/history.h"
-#include "tree_edit.h"
 #include "tree_image.h"
 
 /* ---- clocks ---- */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "parsed.h"
+#include "build_gguf.h"
 #include "text/json.h"
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_2_GONE = 4, Q8_0 = 8, I8 = 24, I32 = 26 };

@@ -11,7 +11,6 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
-#include "parsed.h"
 #include "quant/types.h"
 #include "gguf/value.h"
 

@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "golden.h"
-#include "golden_encode.h"
 #include "quant/set.h"
 #include "quant/quant.h"
 #include "quant/types.h"

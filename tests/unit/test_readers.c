@@ -17,7 +17,6 @@
 #include "live/extents.h"
 #include "model_dir.h"
 #include "tree/file.h"
-#include "tree_edit.h"
 #include "tree_image.h"
 
 #define LARGE ((size_t)1 << 20)

@@ -12,7 +12,6 @@
 #include "edit/open.h"
 #include "model/shards.h"
 #include "model_dir.h"
-#include "parsed.h"
 #include "quant/types.h"
 
 /* ---- a directory ---- */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "parsed.h"
+#include "build_gguf.h"
 
 /* A file of 2^40 bytes, all zero after the beginning of its header. Reads beyond `fails_at`
  * fail. */

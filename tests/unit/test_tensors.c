@@ -6,7 +6,6 @@
 #include "changes.h"
 #include "cu_test.h"
 #include "model_dir.h"
-#include "parsed.h"
 #include "quant/types.h"
 
 enum { Q8_0 = 8, UNKNOWN = QUANT_N_TYPES };

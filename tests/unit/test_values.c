@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "check/check.h"
-#include "parsed.h"
+#include "build_gguf.h"
 #include "quant/types.h"
 
 /* Damage to one block in the middle: `n` bytes at `at`. */

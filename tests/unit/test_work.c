@@ -13,7 +13,7 @@
 #include "derive/task.h"
 #include "derive/stats.h"
 #include "derive/work.h"
-#include "parsed.h"
+#include "build_gguf.h"
 
 /* ---- models ---- */
 
