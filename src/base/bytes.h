@@ -9,6 +9,7 @@
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +47,7 @@ GET_AND_PUT(64)
 /* Return the unsigned number in `width` bytes (1, 2, 4 or 8). */
 static inline uint64_t get_uint(const uint8_t *p, size_t width, bool big)
 {
+    assert(width == 1 || width == 2 || width == 4 || width == 8);
     return width == 1   ? *p
            : width == 2 ? get_u16(p, big)
            : width == 4 ? get_u32(p, big)
@@ -55,6 +57,7 @@ static inline uint64_t get_uint(const uint8_t *p, size_t width, bool big)
 /* Write the low `width` bytes (1, 2, 4 or 8) of v. */
 static inline void put_uint(uint8_t *p, uint64_t v, size_t width, bool big)
 {
+    assert(width == 1 || width == 2 || width == 4 || width == 8);
     if (width == 1)
         *p = (uint8_t)v;
     else if (width == 2)

@@ -549,7 +549,7 @@ static int read_in(const struct job *j, uint64_t lo, uint64_t hi, struct room *r
     int r = npy->fortran ? gather(&(struct gather){j, first, first + n, room->in})
                          : tensor_round_read(j->round, j->base, j->head + first * width, room->in,
                                              (size_t)(n * width));
-    return r == 0 && width == 8 ? round_doubles(room->in, n) : r;
+    return r == 0 && width > j->width ? round_doubles(room->in, n) : r;
 }
 
 static int encode_blocks(const struct job *j, uint64_t lo, size_t blocks, struct room *room,

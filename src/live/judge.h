@@ -23,7 +23,8 @@
 #include "model/snapshot.h"
 #include "quant/encode.h"
 
-/* The files that programs can write in a tensor's directory, by their rows there. */
+/* The files that programs can write in a tensor's directory. A member is the number of its row in
+ * files_tensor (tree/files.c). */
 enum tensor_view {
     TENSOR_RAW,     /* the bytes as stored */
     TENSOR_F32,     /* the values, in the form of quant/quant.h */

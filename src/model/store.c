@@ -398,6 +398,9 @@ bool form_decodes(const struct quant_form *f, const struct gguf *g, const struct
     return g->fmt.big || (f->width && t->type_id != f->same);
 }
 
+_Static_assert(GGUF_MAX_ELEMENTS <= INT64_MAX / QUANT_WIDEST,
+               "the size of a view of values is an off_t");
+
 uint64_t form_size(const struct quant_form *f, const struct gguf_tensor *t)
 {
     return f->width ? t->n_elem * f->width : t->nbytes;

@@ -160,13 +160,13 @@ static int write_part(const struct encode_target *to, size_t first, const uint8_
                       const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
     const size_t bytes = n * to->type->block_len * to->view->width;
-    float shown[VALUE_ROOM];
+    _Alignas(8) uint8_t shown[VALUE_ROOM * QUANT_WIDEST];
     if (!old)
         return write_run(to, first, values, n, dst, fault);
     quant_read(to->view, to->type, to->big, old, 0, bytes, shown);
     if (dst != old)
         memcpy(dst, old, n * to->type->block_bytes);
-    return write_changed(to, first, (const uint8_t *)shown, values, n, dst, fault);
+    return write_changed(to, first, shown, values, n, dst, fault);
 }
 
 int quant_write(const struct quant_type *t, bool big, const struct quant_form *view,

@@ -128,10 +128,23 @@ void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size
 
 /* ---- streams ---- */
 
-const struct quant_form quant_f32 = {4, F32_ID, 0x7f800000, "<f4"};
-const struct quant_form quant_f16 = {2, F16_ID, 0x7c00, "<f2"};
-const struct quant_form quant_bf16 = {2, BF16_ID, 0x7f80, NULL};
-const struct quant_form quant_stored = {0, UINT32_MAX, 0, NULL};
+static void make_f16(const float *src, size_t n, void *dst)
+{
+    set->f32_to_f16(src, n, dst);
+}
+
+static void make_bf16(const float *src, size_t n, void *dst)
+{
+    set->f32_to_bf16(src, n, dst);
+}
+
+#define FORM(name, width, ...)                                                  \
+    _Static_assert((width) <= QUANT_WIDEST, "wider than QUANT_WIDEST: " #name); \
+    const struct quant_form quant_##name = {width, __VA_ARGS__};
+FORM(f32, 4, F32_ID, 0x7f800000, "<f4", NULL)
+FORM(f16, 2, F16_ID, 0x7c00, "<f2", make_f16)
+FORM(bf16, 2, BF16_ID, 0x7f80, NULL, make_bf16)
+FORM(stored, 0, UINT32_MAX, 0, NULL, NULL)
 
 /* A tensor's blocks, and the form of its values. */
 struct stream {
@@ -148,7 +161,7 @@ static void fill_f32(const struct stream *s, const uint8_t *src, size_t n, uint8
         put_u32(dst + 4 * i, get_u32(dst + 4 * i, true), false);
 }
 
-static void fill_narrow(const struct stream *s, const uint8_t *src, size_t n, uint8_t *dst)
+static void fill_made(const struct stream *s, const uint8_t *src, size_t n, uint8_t *dst)
 {
     float value[VALUE_ROOM];
     const size_t most = VALUE_ROOM / s->type->block_len;
@@ -156,12 +169,11 @@ static void fill_narrow(const struct stream *s, const uint8_t *src, size_t n, ui
         k = n < most ? n : most;
         const size_t values = k * s->type->block_len;
         quant_decode(s->type, s->big, src, k, value);
-        (s->form == &quant_f16 ? set->f32_to_f16 : set->f32_to_bf16)(value, values,
-                                                                     (uint16_t *)(void *)dst);
-        for (size_t i = 0; HOST_BIG && i < values; i++)
-            put_u16(dst + 2 * i, get_u16(dst + 2 * i, true), false);
+        s->form->make(value, values, dst);
+        for (size_t i = 0; HOST_BIG && i < values * s->width; i += s->width)
+            put_uint(dst + i, get_uint(dst + i, s->width, true), s->width, false);
         src += k * s->type->block_bytes;
-        dst += 2 * values;
+        dst += values * s->width;
     }
 }
 
@@ -170,8 +182,8 @@ static void fill(const struct stream *s, const uint8_t *src, size_t n, uint8_t *
 {
     if (s->form == &quant_f32) {
         fill_f32(s, src, n, dst);
-    } else if (s->form != &quant_stored && s->form->same != s->type->id) {
-        fill_narrow(s, src, n, dst);
+    } else if (s->form->make && s->form->same != s->type->id) {
+        fill_made(s, src, n, dst);
     } else {
         for (size_t at = 0; at < n * s->width; at += s->width)
             put_uint(dst + at, get_uint(src + at, s->width, s->big), s->width, false);
@@ -193,7 +205,7 @@ void quant_read(const struct quant_form *f, const struct quant_type *t, bool big
         if (aligned && skip == 0 && done > 0) {
             fill(&s, src, done / per_block, to);
         } else { /* decode via the stack */
-            float room[VALUE_ROOM];
+            _Alignas(8) float room[VALUE_ROOM];
             size_t end = aligned ? per_block : at_once;
             done = n < end - skip ? n : end - skip;
             fill(&s, src, (skip + done + per_block - 1) / per_block, (uint8_t *)room);

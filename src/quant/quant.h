@@ -93,9 +93,14 @@ bool quant_has_values(const struct quant_type *t, bool big);
 struct quant_form {
     unsigned width;    /* bytes per value; 0: the size of an element of the tensor's type */
     uint32_t same;     /* the type whose little-endian data already has this form */
-    uint32_t infinity; /* the bits of infinity */
+    uint64_t infinity; /* the bits of infinity */
     const char *descr; /* NumPy's name for the form, or NULL */
+    /* Converts n host floats to host values of `width` bytes. NULL: they need no conversion. */
+    void (*make)(const float *src, size_t n, void *dst);
 };
+
+/* The bytes of a value in the widest form. */
+#define QUANT_WIDEST 4
 
 extern const struct quant_form quant_f32, quant_f16, quant_bf16;
 /* Elements as stored, but little-endian: for types with one element per block. */

@@ -169,7 +169,7 @@ static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t
 {
     CLEANUP(edit_change_free) struct edit_change c;
     uint8_t bytes[8];
-    put_uint(bytes, v, width, false);
+    put_u64(bytes, v, false);
     edit_change_init(&c, &(struct edit_base){.g = g});
     int r = set_bytes(&c, "general.alignment", 17, type, bytes, width, NULL);
     *ret = edit_alignment(&c);

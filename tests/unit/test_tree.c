@@ -12,6 +12,8 @@
 
 #include "base/bytes.h"
 #include "derive/task.h"
+#include "live/judge.h"
+#include "tree/files.h"
 #include "tree_image.h"
 
 enum { F32 = 0, F16 = 1 };
@@ -101,6 +103,18 @@ TEST("directories are listed in file order, with the chosen views")
         CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
         CU_ASSERT_EQUAL(image_node(&m, "tensors/new/bf16"), 0);
         CU_ASSERT_EQUAL(image_node(&m, "tensors/q5/f32") == 0, l->big);
+    }
+}
+
+TEST("views that programs write have the same names and forms in both tables")
+{
+    for (size_t i = 0; i < TENSOR_VIEWS; i++) {
+        const struct row *row = files_row(FILES_TENSOR, i);
+        if (view_is_computed((enum tensor_view)i))
+            continue;
+        CU_ASSERT_STRING_EQUAL(row->name, tensor_views[i].name);
+        CU_ASSERT_PTR_EQUAL(row->form, tensor_views[i].form);
+        CU_ASSERT_EQUAL(row->form && row->text, tensor_views[i].npy);
     }
 }
 
@@ -269,7 +283,7 @@ TEST("missing names are not found")
         {"metadata", "%2E", 0},
         {"tensors", "%", 0},
         {"tensors", "metadata", -ENOENT},
-        {"tensors/w", "f64", -ENOENT},
+        {"tensors/w", "none", -ENOENT},
         {"tensors/w/raw", "x", -ENOTDIR},
         {"metadata/z.last", "x", -ENOTDIR},
         {"info", "x", -ENOTDIR},
