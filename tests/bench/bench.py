@@ -323,7 +323,7 @@ EDITS = {
 def edit_on(run, kind):
     source = made(run, 'sparse-100g.gguf', 'scripts/make-huge', '--size', '100G', '--tensors', '1000', '--tokens', '128000')
     rows = []
-    with disks.Disk(kind, 16 << 30) as folder:
+    with disks.new_disk(kind, 16 << 30) as folder:
         model = os.path.join(folder, 'model.gguf')
         quiet('cp', '--sparse=always', source, model)
         size = os.stat(model).st_size

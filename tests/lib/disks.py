@@ -60,41 +60,34 @@ def make_image(kind, image, *options, size=SIZE):
     call(*KINDS[kind], *options, image)
 
 
-class Disk:
-    """`with Disk('xfs') as directory:` mounts a new file system there; skips if it is not
-    supported."""
+@contextlib.contextmanager
+def mounted(*how):
+    """Mount by mount(8), whose last argument is the directory; skips if that is not supported."""
+    done = mountlib.run('mount', *how)
+    if done.returncode != 0:
+        raise unittest.SkipTest(f'cannot mount it: {done.err}')
+    try:
+        yield
+    except BaseException:
+        subprocess.run(['umount', '-l', how[-1]], check=False)
+        raise
+    call('umount', how[-1])
 
-    def __init__(self, kind, size=SIZE):
-        self.size = size
-        self.kind, self.folder = kind, mountlib.path('disk-' + kind)
-        self.image = self.folder + '.image'
 
-    def __enter__(self):
-        if not mountlib.has_namespaces():
-            raise unittest.SkipTest('may not mount file systems')
-        os.makedirs(self.folder, exist_ok=True)
-        if KINDS[self.kind] is None:
-            call('mount', '-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs', self.folder)
-            return self.folder
-        make_image(self.kind, self.image, size=self.size)
-        self.mount()
-        return self.folder
-
-    def mount(self):
-        done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
-        if done.returncode != 0:
-            raise unittest.SkipTest(f'{self.kind}: cannot mount it: {done.err}')
-
-    def umount(self):
-        call('umount', self.folder)
-
-    def __exit__(self, *error):
-        if error[0]:
-            subprocess.run(['umount', '-l', self.folder], check=False)
-        else:
-            self.umount()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.image)
+@contextlib.contextmanager
+def new_disk(kind, size=SIZE):
+    """Mount a new file system, and yield its directory."""
+    if not mountlib.has_namespaces():
+        raise unittest.SkipTest('may not mount file systems')
+    folder = mountlib.folder_at('disk-' + kind)
+    image, how = folder + '.image', ('-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs')
+    if KINDS[kind]:
+        make_image(kind, image, size=size)
+        how = ('-o', 'loop', image)
+    with mounted(*how, folder):
+        yield folder
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(image)
 
 
 def model_data(size):

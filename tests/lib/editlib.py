@@ -9,7 +9,6 @@
 import contextlib
 import errno
 import os
-import struct
 import threading
 import time
 import unittest
@@ -51,19 +50,8 @@ def keys_of(file):
 def without_reserve(file):
     """Return the bytes of model.gguf for the file of an edited model."""
     model, source = gguf.read(file), gguf.Reader(file)
-    n_tensors, n_kv = source.number('Q'), source.number('Q')
-    kept = b''
-    for _ in range(n_kv):
-        begin = source.at
-        if source.kv()[0] != RESERVE:
-            kept += file[begin:source.at]
-    infos, count = file[source.at:], len(entries(file)[0]) - (RESERVE in file)
-    for _ in range(n_tensors):
-        source.info()
-    infos = infos[:len(infos) - (len(file) - source.at)]
-    head = file[:16] + struct.pack(source.order + 'Q', count) + kept + infos
-    alignment = dict(model.kv).get(b'general.alignment', gguf.Value('u32', 32)).data
-    return head + bytes(gguf.pad(len(head), alignment) if n_tensors else 0) + file[model.data_offset:]
+    return gguf.encode([row for row in model.kv if row[0] != RESERVE], model.tensors,
+                       version=source.version, big=source.order == '>')
 
 
 def is_zero(data):

@@ -11,13 +11,12 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, shell, sizes, string
+from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, shell, string
 from ggufmodel import Value, array
 from mountlib import fails
 
 ARCHITECTURE, TAGS = 'general.architecture', 'general.tags'
 WITHOUT_NAME = [row for row in KV if row[0] != NAME.encode()]
-WITHOUT_COUNT = [row for row in KV if row[0] != COUNT.encode()]
 
 
 class Calls(Editing):
@@ -93,25 +92,6 @@ class Shells(Calls):
         self.comes({'my.flag': Value('u8', 2), 'my.copy': Value('u32', 1), 'my.bool': Value('bool', 1),
                     'my.int': Value('i32', -5), 'my.list': array('u16', [1, 2]), 'my.text': string('')})
         self.assertNotIn('my.flag:u8', os.listdir(self.metadata))
-
-    COPY = {'cp': 'cp "$1" "$2"', 'cp -a': 'cp -a "$1" "$2"', 'echo': 'cat "$1" > "$2"',
-            'install': 'install -m 600 "$1" "$2"', 'mv': 'cp "$1" "$1.x" && mv "$1.x" "$2"',
-            'tar': 'tar -C "${1%/*}" --transform "s|.*|${2##*/}|" -cf - "${1##*/}" | tar -C "${2%/*}" -xf -'}
-
-    def test_copies_beside_keys(self):
-        """What is copied to a name beside a key is in the model afterwards, or was refused."""
-        source, changes = mountlib.put('copied', b'a copy\n'), {}
-        for how, script in self.COPY.items():
-            for suffix in ('.chatml', '123456', '.bak', '.old'):
-                name = NAME + suffix
-                with self.subTest(how=how, name=name):
-                    _, status = shell('set -o pipefail; ' + script + ' 2>/dev/null', source, self.key(name))
-                    good = suffix in ('.chatml', '123456')
-                    self.assertEqual(status == 0, good)
-                    if good:
-                        changes[name] = string('a copy')
-                    editlib.sync(self.at)
-                    self.assert_model(changes)
 
 
 class Refused(Calls):
@@ -203,22 +183,6 @@ class Open(Calls):
         self.assertEqual(self.text(NAME), b'ab\n')
         self.assert_model({NAME: string('ab')})
 
-    def test_refused_is_not_shown(self):
-        """A refused text is not shown, even while it is open; a program that opens the file then begins with the
-        value. Every close of a refused text reports the refusal, until it is written anew."""
-        fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
-        self.assertEqual(self.text(COUNT), b'')
-        fails(errno.EINVAL, os.write, fd, b'7x\n')
-        self.assertEqual(self.text(COUNT), b'2\n')
-        fails(errno.EINVAL, os.close, os.dup(fd))
-        fails(errno.EINVAL, os.close, os.dup(fd))
-        second = os.open(self.key(COUNT), os.O_RDWR)
-        self.assertEqual(os.pread(second, 1000, 0), b'2\n')
-        os.pwrite(second, b'3', 0)
-        os.close(second)
-        os.close(fd)
-        self.assert_model({COUNT: Value('u32', 3)})
-
 
 class Names(Calls):
     def test_removed(self):
@@ -231,18 +195,6 @@ class Names(Calls):
         self.write(LENGTH, b'2\n')
         new = (LENGTH.encode(), Value('u32', 2))
         self.assert_model({}, [row for row in KV if row[0] != new[0]] + [new])
-
-    def test_renamed(self):
-        """mv of a key keeps its place; over a key, that one keeps its place and type."""
-        os.rename(self.key(LENGTH), self.key('my.length'))
-        kv = [(b'my.length' if key == LENGTH.encode() else key, value) for key, value in KV]
-        self.assert_file(kv)
-        self.assert_listing(kv)
-        os.rename(self.key('my.length'), self.key(LENGTH))
-        self.assert_model({})
-        self.assertEqual(shell('mv "$1" "$2"', self.key(COUNT), self.key(LENGTH)), ('', 0))
-        self.assert_model({LENGTH: Value('u64', 2)}, WITHOUT_COUNT)
-        self.assert_listing(replaced({LENGTH: Value('u64', 2)}, WITHOUT_COUNT))
 
     def test_attributes_without_effect(self):
         before, path = self.marks(), self.key(NAME)

@@ -41,17 +41,6 @@ def shell(script, *arguments):
     return done.out, done.returncode
 
 
-def sizes(folder):
-    """Return the sizes that `ls -l` sees; a file may disappear between listing and stat."""
-    found = {}
-    for entry in os.scandir(folder):
-        try:
-            found[entry.name] = entry.stat(follow_symlinks=False).st_size
-        except FileNotFoundError:
-            pass
-    return found
-
-
 class Editing(unittest.TestCase):
     """Each test has a model, mounted read-write, in an otherwise empty directory."""
 
@@ -67,13 +56,6 @@ class Editing(unittest.TestCase):
         self.at = self.mount.__enter__()
         self.metadata = os.path.join(self.at, 'metadata')
         self.addCleanup(self.unmount)
-
-    def link_model(self):
-        """Give the model a second name, which prevents writing it. Returns that name."""
-        other = mountlib.path('other-name')
-        os.link(self.model, other)
-        self.addCleanup(lambda: os.path.exists(other) and os.unlink(other))
-        return other
 
     def unmount(self):
         """Unmount lazily: a tool's child may outlive it (rsync's does), and keeps the mount busy until it ends, as does

@@ -12,7 +12,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from disks import CLONES, KINDS, MIB, TIMES, Disk, log_of, put_model
+from disks import CLONES, KINDS, MIB, TIMES, new_disk, log_of, put_model
 from editlib import Want, opened, write
 from ggufmodel import Tensor, Value
 from mountlib import fails
@@ -23,7 +23,7 @@ class Filesystems(unittest.TestCase):
     def each(self, test, *kinds):
         """Run test(kind, directory) on a disk of each kind."""
         for kind in kinds or KINDS:
-            with self.subTest(filesystem=kind), Disk(kind) as folder:
+            with self.subTest(filesystem=kind), new_disk(kind) as folder:
                 test(kind, folder)
 
     def run_edits(self, kind, folder):
@@ -114,7 +114,7 @@ class FullTensors(Case):
     LARGE = 40 * MIB
 
     def setUp(self):
-        disk = Disk('tmpfs')
+        disk = new_disk('tmpfs')
         self.folder = disk.__enter__()
         self.addCleanup(disk.__exit__, None, None, None)
         self.model = os.path.join(self.folder, 'model.gguf')

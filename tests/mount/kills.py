@@ -153,7 +153,7 @@ class Kills(unittest.TestCase):
         self.kills(mountlib.path('inplace'), 'inplace', self.edit, self.collect, self.undo)
 
     def test_clone(self):
-        with disks.Disk('xfs') as folder:
+        with disks.new_disk('xfs') as folder:
             self.kills(folder, 'copy', self.collect)
 
     def test_split(self):

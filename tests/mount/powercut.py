@@ -264,21 +264,6 @@ def apply(image, records):
                 os.pwrite(out.fileno(), record[1], record[0])
 
 
-class State:
-    """`with State(recording, image) as directory:` mounts the disk after a cut."""
-
-    def __init__(self, recording, image):
-        self.kind, self.image, self.folder = recording.kind, image, recording.folder
-
-    def __enter__(self):
-        done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
-        assert done.returncode == 0, f'not a file system: {done.err}'
-        return os.path.join(self.folder, 'home')
-
-    def __exit__(self, *error):
-        subprocess.run(['umount', *(['-l'] if error[0] else []), self.folder], check=not error[0])
-
-
 class PowerCut(unittest.TestCase):
     def compare(self, recording, home, cut):
         first, last = recording.edits_at(cut)
@@ -287,7 +272,8 @@ class PowerCut(unittest.TestCase):
         self.assertTrue(found in recording.states[first:last + 1], f'none of the states after edits {first} to {last}')
 
     def check(self, recording, image, cut, by_mount):
-        with State(recording, image) as home:
+        home = os.path.join(recording.folder, 'home')
+        with disks.mounted('-o', 'loop', image, recording.folder):
             disks.recover(os.path.join(home, os.path.basename(recording.source)), by_mount)
             self.compare(recording, home, cut)
 
@@ -313,7 +299,7 @@ class PowerCut(unittest.TestCase):
             apply(state, leave(pending, rng, WHOLE[recording.kind]))
             try:
                 self.check(recording, state, cut, number % 4 == 3)
-            except Exception as e:
+            except Exception as e:  # also if it cannot be mounted
                 what = f'{recording.kind}, record {cut} of {len(log.records)}, {leave.__name__}'
                 raise AssertionError(f'{e}\n{self.keep(state, what)}') from e
             figure(f'disks after a power cut, {recording.kind}')

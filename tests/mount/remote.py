@@ -127,43 +127,23 @@ class Remote(Case):
 
     @contextlib.contextmanager
     def sshfs(self):
-        """An sshfs whose server is behind a relay: yields how to cut it off."""
-        near, near_end = socket.socketpair()
-        far, far_end = socket.socketpair()
-
-        def pump(source, target):
-            with contextlib.suppress(OSError):
-                while piece := source.recv(1 << 16):
-                    target.sendall(piece)
-
-        def cut():
-            for end in (near_end, far_end):
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-        threads = [threading.Thread(target=pump, args=(far_end, near_end)),
-                   threading.Thread(target=pump, args=(near_end, far_end))]
-        with near, near_end, far, far_end, \
-                subprocess.Popen([SFTP], stdin=far, stdout=far) as server:
+        """An sshfs: yields its server."""
+        near, far = socket.socketpair()
+        with near, far, subprocess.Popen([SFTP], stdin=far, stdout=far) as server:
             far.close()
-            for thread in threads:
-                thread.start()
             try:
-                with served(['sshfs', '-f', '-o', 'passive', f':{self.store}', self.at], self.at,
-                            stdin=near, stdout=near):
+                with served(['sshfs', '-f', '-o', 'passive', f':{self.store}', self.at], self.at, stdin=near, stdout=near):
                     near.close()
-                    yield cut
+                    yield server
             finally:
-                cut()
-                for thread in threads:
-                    thread.join()
-                server.wait(mountlib.LIMIT)
+                server.kill()
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone_while_editing(self):
         """The writing program gets an error, and the old file is complete."""
         data = samples.editable()
         mountlib.put(self.model, data)
-        with self.sshfs() as cut:
+        with self.sshfs() as server:
             mount = Foreground(self.far)
             with mount as (at, process):
                 self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
@@ -173,7 +153,7 @@ class Remote(Case):
                 # sshfs renames replaced files that are still open; they disappear when ggufs closes
                 # them.
                 editlib.until(lambda: os.listdir(self.store) == ['model.gguf'])
-                cut()
+                server.kill()
                 with self.assertRaises(OSError):
                     editlib.write(at, 'general.name', 'after')
                 self.assertEqual(mountlib.get(at + '/metadata/general.name'), b'before\n')

@@ -171,21 +171,6 @@ static void tell(const struct story *s, uint64_t seed, bool make_small)
     (void)fflush(stdout);
 }
 
-static uint64_t fresh(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) % 100000000 * 1000 +
-           (uint64_t)getpid() % 1000;
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* ---- modes ---- */
 
 static int story_of(const char *file, struct story *ret)
@@ -215,6 +200,23 @@ static bool repeats(const struct story *s, uint64_t seed)
     return false;
 }
 
+/* Runs stories, or the given one, with n seeds, or for `limit` seconds. Returns whether one failed. */
+static bool many(const struct story *given, uint64_t from, uint64_t n, time_t limit,
+                 bool make_small)
+{
+    const time_t end = time(NULL) + limit;
+    for (uint64_t seed = from; limit ? time(NULL) < end : seed - from < n; seed++) {
+        struct story s = given ? *given : story_draw(seed);
+        if (run(&s, seed)) {
+            tell(&s, seed, make_small);
+            return true;
+        }
+        if (seed % 64 == 0 && !repeats(&s, seed))
+            return true;
+    }
+    return false;
+}
+
 static int all_found(const char *folder)
 {
     int bad = 0;
@@ -229,40 +231,14 @@ static int all_found(const char *folder)
             bad++;
             continue;
         }
-        for (uint64_t seed = s.seed ? s.seed : 1, n = 0; n < soak_size(100); n++, seed++)
-            if (run(&s, seed)) {
-                (void)printf("%s: ", e->d_name);
-                tell(&s, seed, false);
-                bad++;
-                break;
-            }
+        if (many(&s, s.seed ? s.seed : 1, soak_size(100), 0, false)) {
+            (void)printf("... with the story %s\n", e->d_name);
+            bad++;
+        }
     }
     if (d)
         (void)closedir(d);
     return bad;
-}
-
-/* Runs stories, or the given one, with n seeds, or for `limit` seconds. Returns whether one failed. */
-static bool many(const struct story *given, uint64_t from, uint64_t n, double limit,
-                 bool make_small)
-{
-    const double begin = seconds();
-    (void)printf("stories from --seed %llu\n", (unsigned long long)from);
-    (void)fflush(stdout);
-    for (uint64_t seed = from; limit > 0 ? seconds() - begin < limit : seed - from < n; seed++) {
-        struct story s = given ? *given : story_draw(seed);
-        if (run(&s, seed)) {
-            tell(&s, seed, make_small);
-            return true;
-        }
-        if (seed % 64 == 0 && !repeats(&s, seed))
-            return true;
-    }
-    (void)printf("%llu are good (%llu lost), %llu calls, %llu points, %.0f seconds\n", runs, lost,
-                 calls_made, steps, seconds() - begin);
-    soak_count("stories of programs", runs);
-    soak_count("calls of programs in stories", calls_made);
-    return false;
 }
 
 static void prepare(void)
@@ -290,11 +266,11 @@ static void prepare(void)
 /* ---- the command line ---- */
 
 static struct {
-    uint64_t seed; /* if has_seed */
+    uint64_t seed; /* 0: not given */
     unsigned runs;
-    double limit; /* seconds of fresh stories; 0: none are run */
+    time_t limit; /* seconds of fresh stories; 0: none are run */
     const char *file, *found;
-    bool has_seed, shrink;
+    bool shrink;
 } o = {.runs = 1};
 
 static bool options(int argc, char **argv)
@@ -314,12 +290,11 @@ static bool options(int argc, char **argv)
         else if (c == 'r')
             o.runs = (unsigned)strtoul(optarg, NULL, 10);
         else if (c == 'l')
-            o.limit = atof(optarg) * (double)soak_size(1);
+            o.limit = atol(optarg) * (time_t)soak_size(1);
         else if (c == 'f')
             o.file = optarg;
         else if (c == 'd')
             o.found = optarg;
-        o.has_seed |= c == 's';
         o.shrink |= c == 'm';
         sched_trace |= c == 't';
         if (c == '?')
@@ -339,12 +314,16 @@ int main(int argc, char **argv)
         noise = memfd_create("noise", MFD_CLOEXEC);
     if (o.found)
         bad = all_found(o.found);
-    if (!bad && (o.limit > 0 || !o.found || o.runs > 1))
-        bad = many(o.file ? &s : NULL,
-                   o.has_seed    ? o.seed
-                   : o.limit > 0 ? fresh()
-                                 : 1,
-                   o.runs, o.limit, o.shrink);
+    if (!bad && (o.limit || !o.found || o.runs > 1)) {
+        if (!o.seed)
+            o.seed = o.limit ? (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000 : 1;
+        (void)printf("stories from --seed %llu\n", (unsigned long long)o.seed);
+        (void)fflush(stdout);
+        bad = many(o.file ? &s : NULL, o.seed, o.runs, o.limit, o.shrink);
+    }
+    (void)printf("%llu runs (%llu lost), %llu calls, %llu points\n", runs, lost, calls_made, steps);
+    soak_count("stories of programs", runs);
+    soak_count("calls of programs in stories", calls_made);
     soak_print();
     (void)rmdir(world->folder);
     return bad ? 1 : 0;
