@@ -81,7 +81,6 @@ def table(title, columns, rows):
 # ---- reading ----
 
 def drop(path):
-    """Make the kernel drop the file's pages."""
     with open(path, 'rb') as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -150,47 +149,44 @@ def ready(size, readahead=None):
     return serve(str(size), readahead=readahead, program=(os.path.join(PROGRAMS, 'ready_server'),))
 
 
-def made(run, name, script, *options):
+def made(run, name, make):
     """Return the path of a generated file, which is made if it does not exist yet."""
     path = os.path.join(run.work, name)
     if not os.path.exists(path):
-        subprocess.run([sys.executable, os.path.join(SOURCE, script), *options, path + '.new'], check=True)
+        make(path + '.new')
         os.rename(path + '.new', path)
     return path
+
+
+def by_script(run, name, script, *options):
+    return made(run, name, lambda new: quiet(sys.executable, os.path.join(SOURCE, script), *options, new))
 
 
 def types(run, mib=None):
     """Return the model with a tensor of each type, of as many MiB as float32."""
     mib = mib or run.mib
-    path = os.path.join(run.work, f'types-{mib}.gguf')
-    if os.path.exists(path):
-        return path
     dims = (8192, (mib << 20) // 4 // 8192)
     tensors = [gguf.Tensor(name.encode(), type_id, dims) for type_id, (name, _, _) in sorted(gguf.GEOMETRY.items())]
     sizes = [gguf.nbytes(tensor.type_id, dims) for tensor in tensors]
     offsets, _ = gguf.place(sizes, range(len(sizes)), 4096, 0)
     head = gguf.header([*samples.ARCH, (b'general.alignment', gguf.Value('u32', 4096))], tensors, offsets)
     base = len(head) + gguf.pad(len(head), 4096)
-    with open(path + '.new', 'wb') as out:
-        out.write(head)
-        for tensor, offset, size in zip(tensors, offsets, sizes):
-            pool = samples.blocks(tensor.type_id, 1024)  # again and again
-            out.seek(base + offset)
-            for at in range(0, size, len(pool)):
-                out.write(pool[:size - at])
-        out.truncate(base + offsets[-1] + sizes[-1] + gguf.pad(sizes[-1], 4096))
-    os.rename(path + '.new', path)
-    return path
+
+    def make(new):
+        with open(new, 'wb') as out:
+            out.write(head)
+            for tensor, offset, size in zip(tensors, offsets, sizes):
+                pool = samples.blocks(tensor.type_id, 1024)  # again and again
+                out.seek(base + offset)
+                for at in range(0, size, len(pool)):
+                    out.write(pool[:size - at])
+            out.truncate(base + offsets[-1] + sizes[-1] + gguf.pad(sizes[-1], 4096))
+    return made(run, f'types-{mib}.gguf', make)
 
 
 def native(run):
     """Return a plain file as large as the values of one type."""
-    path = os.path.join(run.work, f'native-{run.mib}')
-    if not os.path.exists(path):
-        with open(path, 'wb') as out:
-            for _ in range(run.mib):
-                out.write(os.urandom(MIB))
-    return path
+    return made(run, f'native-{run.mib}', lambda new: mountlib.put(new, os.urandom(run.mib * MIB)))
 
 
 def tensor(at, name, file='f32'):
@@ -245,14 +241,7 @@ def random(run):
                                 for name in ('F32', 'Q4_K')])
 
 
-def resident(at):
-    """Return the resident memory in MiB."""
-    with open(f'/proc/{mountlib.daemon(at)}/status', encoding='ascii') as lines:
-        return [int(line.split()[1]) / 1024 for line in lines if line.startswith('VmRSS')][0]
-
-
 def unmount(at):
-    """Write what is pending, unmount, and wait for the daemon's end."""
     quiet(GGUFS, '--unmount', at)
 
 
@@ -265,8 +254,8 @@ START_GOALS = {'mount to first ls': 1.0, 'ls -l tensors': 2.0, 'tail of the last
 
 
 def start(run):
-    models = {'small (5M weights)': made(run, 'sample.gguf', 'scripts/make-sample'),
-              '1 TB, 20,000 tensors, 1,000,000 tokens': made(run, 'huge.gguf', 'scripts/make-huge')}
+    models = {'small (5M weights)': by_script(run, 'sample.gguf', 'scripts/make-sample'),
+              '1 TB, 20,000 tensors, 1,000,000 tokens': by_script(run, 'huge.gguf', 'scripts/make-huge')}
     for name, model in models.items():
         seconds, memory = {}, []
         at = tempfile.mkdtemp(prefix='mnt-', dir=run.work)
@@ -280,7 +269,7 @@ def start(run):
             add('ls -lR', quiet, 'ls', '-lR', at)
             add('tail of the last f32', quiet, 'tail', '-c', '4096', tensor(at, os.listdir(tensors)[-1]))
             add('cat metadata.json', quiet, 'cat', os.path.join(at, 'metadata.json'))
-            memory.append(resident(at))
+            memory.append(mountlib.memory(at, 'VmRSS') / MIB)
             add('unmount', unmount, at)
         os.rmdir(at)
         rows = [[what, spread(values, 1e3, 1) + ' ms',
@@ -321,7 +310,7 @@ EDITS = {
 
 
 def edit_on(run, kind):
-    source = made(run, 'sparse-100g.gguf', 'scripts/make-huge', '--size', '100G', '--tensors', '1000', '--tokens', '128000')
+    source = by_script(run, 'sparse-100g.gguf', 'scripts/make-huge', '--size', '100G', '--tensors', '1000', '--tokens', '128000')
     rows = []
     with disks.new_disk(kind, 16 << 30) as folder:
         model = os.path.join(folder, 'model.gguf')
@@ -380,13 +369,12 @@ def folder(run):
         os.mkdir(at)
         os.mkdir(models)
         for i in range(10000):
-            with open(os.path.join(models, f'model-{i:05}.gguf'), 'wb') as out:
-                out.write(llama.image())
+            mountlib.put(os.path.join(models, f'model-{i:05}.gguf'), llama.image())
         seconds, long, memory = [], [], []
         for _ in range(run.rounds):
             seconds.append(timed(mount_and_list, models, at))
             long.append(timed(quiet, 'ls', '-l', at))
-            memory.append(resident(at))
+            memory.append(mountlib.memory(at, 'VmRSS') / MIB)
             unmount(at)
         rows.append(['mount and first `ls`', spread(seconds, 1e3, 1) + ' ms',
                      goal('folder: ls', statistics.median(seconds), 0.2, False)])

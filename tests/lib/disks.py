@@ -27,8 +27,8 @@ CLONES = ('xfs', 'btrfs')
 figures = {}
 
 
-def figure(what, count=1):
-    figures[what] = figures.get(what, 0) + count
+def figure(what):
+    figures[what] = figures.get(what, 0) + 1
 
 
 def print_figures():
@@ -90,19 +90,15 @@ def new_disk(kind, size=SIZE):
         os.unlink(image)
 
 
-def model_data(size):
-    """Return data that is not all zeros, which a file system might not store."""
-    tensors = samples.small() + [Tensor(b'large.weight', 24, (size,), random.randbytes(size))]
-    return gguf.encode(samples.keys(), tensors)
-
-
 def put_model(folder, size=MIB):
-    return mountlib.put(os.path.join(folder, 'model.gguf'), model_data(size))
+    """Write a model whose data is not all zeros, which a file system might not store."""
+    tensors = samples.small() + [Tensor(b'large.weight', 24, (size,), random.randbytes(size))]
+    return mountlib.put(os.path.join(folder, 'model.gguf'), gguf.encode(samples.keys(), tensors))
 
 
-def log_of(source, *options, key='general.name', text='an edit'):
+def log_of(source, *options, text='an edit'):
     """Return the log of a mount with one edit."""
     mount = mountlib.Foreground(source, *options)
     with mount as (at, _):
-        write(at, key, text)
+        write(at, 'general.name', text)
         return mount.log()

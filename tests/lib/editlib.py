@@ -30,8 +30,8 @@ class Entry(NamedTuple):
     raw: bytes
 
 
-def entries(file):
-    """Return (entries in order, where the tensor infos begin)."""
+def keys_of(file):
+    """Return the entries in order, without ggufs' own key."""
     source, found = gguf.Reader(file), []
     _, n_kv = source.number('Q'), source.number('Q')
     for _ in range(n_kv):
@@ -39,12 +39,7 @@ def entries(file):
         begin = source.at
         source.value(gguf.TYPE_NAMES[type_id])
         found.append(Entry(key, type_id, file[begin:source.at]))
-    return found, source.at
-
-
-def keys_of(file):
-    """Return the entries without ggufs' own key."""
-    return [entry for entry in entries(file)[0] if entry.key != RESERVE]
+    return [entry for entry in found if entry.key != RESERVE]
 
 
 def without_reserve(file):
@@ -61,26 +56,19 @@ def is_zero(data):
 def strict(file, unknown=()):
     """Assert the requirements of the strictest reader. `unknown`: bytes of each tensor of unknown
     type."""
-    source, model = gguf.Reader(file), gguf.read(file)
-    n_tensors, _ = source.number('Q'), source.number('Q')
-    kv, source.at = entries(file)
-    keys = [entry.key for entry in kv]
-    assert len(set(keys)) == len(keys), 'a key twice'
-    for _ in range(n_tensors):
-        source.info()
-    alignment = dict(model.kv).get(b'general.alignment', gguf.Value('u32', 32)).data
+    model = gguf.read(file)
+    assert len(dict(model.kv)) == len(model.kv), 'a key twice'
     at = model.data_offset
-    if not n_tensors:
-        assert source.at == len(file), 'bytes after the header'
+    if not model.tensors:
+        assert model.head == len(file), 'bytes after the header'
         return model
-    assert at == source.at + gguf.pad(source.at, alignment)
-    assert is_zero(file[source.at:at]), 'padding of the header'
+    assert is_zero(file[model.head:at]), 'padding of the header'
     unknown = list(unknown)
     for tensor in model.tensors:
         assert tensor.offset == at, f'{tensor.name}: at {tensor.offset}, not {at}'
         known = tensor.type_id in gguf.GEOMETRY
         size = gguf.nbytes(tensor.type_id, tensor.dims) if known else unknown.pop(0)
-        end = at + size + gguf.pad(size, alignment)
+        end = at + size + gguf.pad(size, model.alignment)
         if not known and tensor is model.tensors[-1]:
             end = at + size  # the following bytes would become part of it
         assert len(file) >= end and is_zero(file[at + size:end]), f'{tensor.name}: padding'
@@ -139,10 +127,6 @@ def place(at, key, folder='metadata'):
     return os.path.join(os.fsencode(at), os.fsencode(folder), os.fsencode(key))
 
 
-def as_bytes(text):
-    return text if isinstance(text, bytes) else text.encode()
-
-
 @contextlib.contextmanager
 def opened(name, flags, mode=0o600):
     """Yield a descriptor. An error of its close is raised."""
@@ -157,7 +141,7 @@ def opened(name, flags, mode=0o600):
 
 
 def write_all(fd, text, piece=1 << 20):
-    text = as_bytes(text)
+    text = os.fsencode(text)
     for begin in range(0, len(text), piece):
         assert os.write(fd, text[begin:begin + piece]) == len(text[begin:begin + piece])
 

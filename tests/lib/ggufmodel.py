@@ -79,6 +79,8 @@ class Model(NamedTuple):
     kv: list          # list of (key bytes, Value)
     tensors: list     # list of Tensor, in the order of the infos
     data_offset: int
+    head: int         # the end of the infos
+    alignment: int
 
 
 def pad(size, alignment):
@@ -229,4 +231,4 @@ def read(file, nul=False):
     starts = [tensor.offset for tensor in infos]
     tensors = [t._replace(data=file[t.offset:t.offset + extent(t, starts, len(file))])
                for t in infos]
-    return Model(kv, tensors, base)
+    return Model(kv, tensors, base, source.at, alignment)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Mounting for tests: a private directory, no sleeps, nothing left behind.
+"""Mounting for tests: a private directory, nothing left behind.
 
     python3 tests/lib/mountlib.py tests/mount/tree.py [Tree.test_values ...]
 
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
@@ -92,9 +93,9 @@ def fails(codes, call, *arguments, **named):
         raise AssertionError(f'{call} did not fail: {arguments}')
 
 
-def sanitized(kind):
-    """True if the program was built with this sanitizer: asan, tsan."""
-    return f'__{kind}_init'.encode() in get(shutil.which(GGUFS))
+def sanitized(*kinds):
+    """True if the program was built with one of these sanitizers: asan, tsan."""
+    return any(f'__{kind}_init'.encode() in get(shutil.which(GGUFS)) for kind in kinds)
 
 
 def environment():
@@ -146,7 +147,6 @@ def refuses(status, *arguments, names=()):
 
 
 def sample(name='sample.gguf'):
-    """Make the sample model, and return its path."""
     works(os.path.join(SOURCE, 'scripts/make-sample'), path(name))
     return path(name)
 
@@ -162,14 +162,10 @@ def enterable(place):
 
 
 def program_for_others():
-    """Return the program in a place where every user can run it: if necessary, a copy in the test's
-    directory."""
-    program = os.path.realpath(shutil.which(GGUFS))
-    if enterable(program):
-        return program
+    """Return a copy of the program that every user can run."""
     copy = path('program-for-others')
     if not os.path.exists(copy):
-        shutil.copy(program, copy)
+        shutil.copy(shutil.which(GGUFS), copy)
         os.chmod(copy, 0o755)
     return copy
 
@@ -184,14 +180,6 @@ def as_other(*command):
         os.chown(state, OTHER, OTHER)
     return ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', 'env',
             f'XDG_STATE_HOME={state}', *words]
-
-
-class Refused(AssertionError):
-    """The program did not mount; `done` is its result (see run())."""
-
-    def __init__(self, done):
-        super().__init__(f'{done.args} failed ({done.returncode}): {done.err}')
-        self.done = done
 
 
 class Mount:
@@ -212,13 +200,12 @@ class Mount:
             os.close(end)
         if done.returncode != 0:
             os.close(self.life)
-            raise Refused(done)
+            raise AssertionError(f'{done.args} failed ({done.returncode}): {done.err}')
         if not mount_of(self.at):
             raise AssertionError('the parent returned before the mount was live')
         return self.at
 
     def wait(self, limit=LIMIT):
-        """Wait until the daemon has ended."""
         ready, _, _ = select.select([self.life], [], [], limit)
         if not ready:
             raise AssertionError('the daemon lives on after unmount')
@@ -247,10 +234,10 @@ def daemon(at):
     return max(found)[1]
 
 
-def anonymous(at):
-    """Return the bytes of anonymous memory of the mount's daemon."""
+def memory(at, kind='RssAnon'):
+    """Return the bytes of memory of the mount's daemon: by default, of anonymous memory."""
     with open(f'/proc/{daemon(at)}/status', encoding='ascii') as lines:
-        return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
+        return [int(line.split()[1]) << 10 for line in lines if line.startswith(kind + ':')][0]
 
 
 def unmount(at, lazy=False):
@@ -284,18 +271,10 @@ class Foreground:
         return self.__enter__()
 
     def wait_live(self):
-        """Wait for the mount: the kernel reports each change of the list of mounts as a poll
-        event."""
-        poll = select.poll()
-        with open('/proc/self/mountinfo', 'rb') as table:
-            end = os.pidfd_open(self.process.pid)
-            poll.register(table, select.POLLPRI)
-            poll.register(end, select.POLLIN)
-            while not mount_of(self.at):
-                events = poll.poll(LIMIT * 1000)
-                if not events or any(fd == end for fd, _ in events):
-                    raise AssertionError(f'{self.command} did not mount: {self.log()}')
-            os.close(end)
+        while not mount_of(self.at):
+            if self.process.poll() is not None:
+                raise AssertionError(f'{self.command} did not mount: {self.log()}')
+            time.sleep(0.001)
 
     def log(self):
         # The daemon shares the file's offset, so a seek would make it overwrite its first lines.
@@ -389,9 +368,15 @@ def own_namespace():
         os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable, *sys.argv])
 
 
+def fuse_for_all(node):
+    os.mknod(node, stat.S_IFCHR, os.makedev(10, 229))
+    os.chmod(node, 0o666)
+    subprocess.run(['mount', '--bind', node, '/dev/fuse'], check=True)
+
+
 def as_nobody(program, *names):
     """Run again as the user nobody, with the sources, the program and what tests preload on a tmpfs, so that their
-    place and mode do not matter (/root is 0700), and a /dev/fuse for that user."""
+    place and mode do not matter (/root is 0700)."""
     place, work = '/var/tmp', '/var/tmp/work'
     subprocess.run(['mount', '-t', 'tmpfs', '-o', 'mode=0755', 'tmpfs', place], check=True)
     env = {**os.environ, 'HOME': work, 'GGUFS_TEST_DIR': work}
@@ -402,9 +387,7 @@ def as_nobody(program, *names):
         shutil.copytree(f'{SOURCE}/tests/{part}', f'{place}/tests/{part}')
     os.mkdir(work, 0o700)
     subprocess.run(['chown', '-R', f'{OTHER}:{OTHER}', place], check=True)
-    os.mknod(f'{place}/fuse', stat.S_IFCHR, os.makedev(10, 229))
-    os.chmod(f'{place}/fuse', 0o666)
-    subprocess.run(['mount', '--bind', f'{place}/fuse', '/dev/fuse'], check=True)
+    fuse_for_all(place + '/fuse')
     os.chdir(work)
     env.pop('TMPDIR', None)
     os.execvpe('setpriv', ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', sys.executable,

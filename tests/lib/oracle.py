@@ -108,10 +108,6 @@ def numpy_shape(tensor):
     return tuple(reversed(tensor.dims))
 
 
-def shape_text(tensor):
-    return b' '.join(b'%d' % dim for dim in numpy_shape(tensor))
-
-
 # Decoders of values. Each converts rows of bytes (blocks x block size) to float32 (blocks x
 # elements).
 

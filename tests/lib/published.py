@@ -4,9 +4,9 @@ tensors.
 
     LETTERS   the key for each letter of the numbers; dimensions of tensors are sums of products of letters
     MODELS    the models
-    header()  one of them as a file with a hole as its data
-    small()   the same with small numbers: keys and tensors
-    write()   keys and tensors as such a file
+    make()    keys and tensors of one of them
+    small()   the same with small numbers
+    write()   keys and tensors as a file, mostly a hole
 """
 import re
 from typing import NamedTuple
@@ -133,7 +133,7 @@ def keys(model, stored, of):
 
 
 def tensors(model, of):
-    """Return (name, type, dims): matrices have the mix's type if a row is whole blocks."""
+    """Yield the tensors: matrices have the mix's type if a row is whole blocks."""
     _, mix = MIXES[model.mix]
     first = of['L'] - of.get('o', 0) if model.name.startswith('mtp') else 0
     rows = [model.whole] + [
@@ -147,35 +147,34 @@ def tensors(model, of):
         block = gguf.GEOMETRY[mix][1]
         kind = 0 if plain else mix if dims[0] % block == 0 else 8 if dims[0] % 32 == 0 else 1
         bare = name.endswith('.bias') or name.endswith('~')
-        yield name.rstrip('~') + ('' if bare else '.weight'), kind, dims
+        yield Tensor((name.rstrip('~') + ('' if bare else '.weight')).encode(), kind, dims)
 
 
 def make(model, **other):
     of, stored = numbers(model, **other)
     of = {**of, 'V': of.get('V', of['K'])}
     kv = [(key.encode(), item) for key, item in keys(model, stored, of)]
-    return kv, [(name.encode(), kind, dims) for name, kind, dims in tensors(model, of)]
+    return kv, list(tensors(model, of))
 
 
 def write(kv, rows, file):
-    """Write the file: its data is a hole. Returns where that begins, and the tensors' offsets in it."""
+    """Write the file: tensors without data are holes. Returns where the data begins."""
     offsets, end = gguf.place([gguf.nbytes(row.type_id, row.dims) for row in rows], range(len(rows)), 32, 0)
     head = gguf.header(kv, rows, offsets)
+    begin = len(head) + (gguf.pad(len(head), 32) if rows else 0)
     with open(file, 'wb') as out:
         out.write(head)
-        out.truncate(len(head) + (gguf.pad(len(head), 32) + end if rows else 0))
-    return len(head) + gguf.pad(len(head), 32), offsets
-
-
-def header(model, file):
-    kv, rows = make(model)
-    write(kv, [Tensor(*row) for row in rows], file)
+        out.truncate(begin + end)
+        for row, offset in zip(rows, offsets):
+            if row.data:
+                out.seek(begin + offset)
+                out.write(row.data)
+    return begin
 
 
 def small(model, **other):
     """Return (keys, tensors) with other numbers, from SMALL by default."""
-    kv, rows = make(model, **{letter: n for letter, n in SMALL.items() if re.search(letter + r'\d', model.numbers)} | other)
-    return kv, [Tensor(*row) for row in rows]
+    return make(model, **{letter: n for letter, n in SMALL.items() if re.search(letter + r'\d', model.numbers)} | other)
 
 
 RMS, EPS = {'.attention.layer_norm_rms_epsilon': 1e-6}, {'.attention.layer_norm_epsilon': 1e-5}
@@ -214,8 +213,8 @@ CLIP = {'general.type': 'mmproj', 'clip.has_vision_encoder': True, 'clip.project
 QWEN3, QWEN2 = NORM + ATTN + QKN + FFN, NORM + ATTN + BIAS + FFN
 
 
-def at_layers(which, n, other=0):
-    return lambda layers: [n if at in which else other for at in range(layers)]
+def at_layers(which, n):
+    return lambda layers: [n if at in which else 0 for at in range(layers)]
 
 
 MODELS = [Model(*row) for row in (

@@ -64,9 +64,9 @@ def shards(kv, parts, **how):
         yield gguf.encode(keys_of, part, **how)
 
 
-def split(kv, tensors, count, first=2):
-    """Yield the files of a split model: the first has the keys and `first` tensors, the last has the others."""
-    return shards(kv, [tensors[:first], *[[]] * (count - 2), tensors[first:]])
+def split(kv, tensors, count):
+    """Yield the files of a split model: the first has the keys and two tensors, the last has the others."""
+    return shards(kv, [tensors[:2], *[[]] * (count - 2), tensors[2:]])
 
 
 def unknown_types():

@@ -61,9 +61,9 @@ def descriptors(at):
     return len(os.listdir(f'/proc/{mountlib.daemon(at)}/fd'))
 
 
-def value(path, key=b'general.name'):
-    """Return the value of a key in a model file."""
-    return dict(gguf.read(mountlib.get(path)).kv)[key].data
+def value(path):
+    """Return the name of a model file's model."""
+    return dict(gguf.read(mountlib.get(path)).kv)[b'general.name'].data
 
 
 class Shelf(unittest.TestCase):

@@ -25,8 +25,6 @@ def q8(rows, scale=0.5):
 
 
 class Case(unittest.TestCase):
-    options = ()
-
     def setUp(self):
         self.model = mountlib.path('model.gguf')
         self.addCleanup(lambda: os.path.exists(self.model) and os.unlink(self.model))
@@ -39,7 +37,7 @@ class Case(unittest.TestCase):
 
     def mount(self, *options):
         """Mount on self.at until the test ends."""
-        self.foreground = mountlib.Foreground(self.model, *EDIT, *self.options, *options)
+        self.foreground = mountlib.Foreground(self.model, *EDIT, *options)
         self.at, self.process = self.foreground.__enter__()
         self.addCleanup(self.end)
 
@@ -68,5 +66,4 @@ class Case(unittest.TestCase):
         del self.want.tensors[self.at_place(name)]
 
     def check(self):
-        """Check that the model's file has the expected keys and tensors."""
         self.want.check(mountlib.get(self.model))

@@ -11,7 +11,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, shell, string
+from editing import COUNT, KV, LENGTH, NAME, TENSORS, Editing, replaced, shell, string
 from ggufmodel import Value, array
 from mountlib import fails
 
@@ -26,7 +26,7 @@ class Calls(Editing):
 
     def comes(self, changes, kv=KV):
         """Wait until the model has these keys and the helpers are gone."""
-        want = gguf.encode(replaced(changes, kv), self.tensors)
+        want = gguf.encode(replaced(changes, kv), TENSORS)
         editlib.until(lambda: mountlib.get(self.model) == want and os.listdir(self.folder) == ['model.gguf'])
         self.assert_model(changes, kv)
 
@@ -118,7 +118,7 @@ class Refused(Calls):
     def test_written_back_by_lines(self):
         """A stored string that is not UTF-8 may be written back in parts; another one is refused at its first line."""
         keys = replaced({NAME: Value('string', b'a\xff\nb')})
-        with mountlib.Mount(mountlib.put('bytes.gguf', gguf.encode(keys, self.tensors))) as at:
+        with mountlib.Mount(mountlib.put('bytes.gguf', gguf.encode(keys, TENSORS))) as at:
             with editlib.opened(os.path.join(at, 'metadata', NAME), os.O_WRONLY | os.O_TRUNC) as fd:
                 os.write(fd, b'a\xff\n')
                 os.write(fd, b'b\n')

@@ -16,12 +16,13 @@ import samples
 from ggufmodel import Tensor, Value
 from llama import F32, NAME, image, keys, tensors
 from mountlib import GGUFS, Mount, run
+from shelflib import Shelf
 
 def check(*arguments):
     return run(GGUFS, *arguments)
 
 
-class Check(unittest.TestCase):
+class Check(Shelf):
     def file(self, data, name=NAME):
         return mountlib.put('models/' + name, data)
 
@@ -88,7 +89,7 @@ class Check(unittest.TestCase):
         kv, rows = published.make(next(m for m in published.MODELS if m.arch == 'clip'))
         for name, missing in ((b'projector_type', False), (b'vision.projector_type', False), (b'vision.type', True)):
             self.misses([(key.replace(b'clip.projector_type', b'clip.' + name), value) for key, value in kv],
-                        [Tensor(*row) for row in rows], 'clip.projector_type' if missing else None)
+                        rows, 'clip.projector_type' if missing else None)
 
     def misses(self, kv, rows, name):
         published.write(kv, rows, mountlib.path('misses.gguf'))
@@ -171,15 +172,12 @@ class Check(unittest.TestCase):
 
     def tree(self, *paths, data=image()):
         """Make a directory with a model for each path; links are (path, target)."""
-        top = mountlib.path(self.id().rsplit('.', 1)[-1])
         for path in paths:
-            path, target = path if isinstance(path, tuple) else (path, None)
-            if target:
-                os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
-                os.symlink(target, os.path.join(top, path))
+            if isinstance(path, tuple):
+                self.link(*path)
             else:
-                mountlib.put(os.path.join(top, path), data)
-        return top
+                self.put(path, data)
+        return self.top
 
     def files(self, *arguments, status=0):
         """Return the checked files, in order, one object each."""
@@ -272,10 +270,8 @@ class Check(unittest.TestCase):
 
     def test_link(self):
         """The name of the link is checked, since files in a download cache are named by hashes."""
-        blob = self.file(image(), 'blob')
-        link = os.path.join(os.path.dirname(blob), 'links', NAME)
-        os.mkdir(os.path.dirname(link))
-        os.symlink('../blob', link)
+        blob, link = self.put('blob'), f'{self.top}/links/{NAME}'
+        self.link(link, '../blob')
         self.assertEqual(check('--check', link).returncode, 0)
         self.assertIn('by convention it should be ', check('--check', '--strict', blob).out)
         with Mount(link, '-o', 'ro') as at:
@@ -298,7 +294,7 @@ class Check(unittest.TestCase):
         """No published model has an error or a warning."""
         folder = mountlib.folder_at('published')
         for model in published.MODELS:
-            published.header(model, os.path.join(folder, model.name + '.gguf'))
+            published.write(*published.make(model), os.path.join(folder, model.name + '.gguf'))
         done = check('--check', '--strict', folder)
         self.assertEqual([line for line in done.out.splitlines() if ': note: ' not in line], [])
         self.assertEqual((done.returncode, done.err), (0, ''))
@@ -346,7 +342,6 @@ def first(how=None, more=(), **changed):
 
 
 def second(how=None, more=()):
-    """Return the model's block."""
     return gguf.encode(split_keys(1) + list(more), llama.tensors()[1:], **(how or {}))
 
 
@@ -395,13 +390,6 @@ class SplitCheck(unittest.TestCase):
         self.assertEqual(said[1:], said[:1] * len(self.names))
         return said[0]
 
-    def test_clean(self):
-        """Neither file has a tensor for each block, or all keys; together they do."""
-        self.make(first(), second())
-        self.tells(0)
-        self.tells(0, option='--check=full')
-        self.assertEqual(self.mounted(), '')
-
     def test_model(self):
         """A fault of the model is reported once, for its first file."""
         a, _ = names()
@@ -433,15 +421,18 @@ class SplitCheck(unittest.TestCase):
         self.assertEqual(json.loads(self.check('--json', self.names[0]).out)[0]['file'], shown)
         self.assertNotIn('\x1b', self.mounted())
 
-    def test_links(self):
-        """Links have the names of shards, and lead to files named by a hash."""
+    def test_clean(self):
+        """Neither file has a tensor for each block, or all keys; together they do, also if links have the names of
+        shards, and lead to files named by a hash."""
         self.make(first(), second())
         os.mkdir(self.at('blobs'))
-        for no, name in enumerate(self.names):
-            os.rename(self.at(name), self.at('blobs/%064x' % no))
-            os.symlink('blobs/%064x' % no, self.at(name))
-        self.tells(0)
-        self.assertEqual(self.mounted(), '')
+        for linked in (False, True):
+            for no, name in enumerate(self.names if linked else ()):
+                os.rename(self.at(name), self.at('blobs/%064x' % no))
+                os.symlink('blobs/%064x' % no, self.at(name))
+            self.tells(0)
+            self.tells(0, option='--check=full')
+            self.assertEqual(self.mounted(), '')
 
     def test_missing(self):
         for no, name in enumerate(names()):

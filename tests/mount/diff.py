@@ -7,7 +7,6 @@ import os
 import pty
 import random
 import shutil
-import struct
 import subprocess
 import unittest
 
@@ -19,16 +18,13 @@ import samples
 from ggufmodel import Tensor, Value, array
 from mountlib import GGUFS, Mount, path, put, run
 from samples import ARCH
+from tensorcase import f32
 
 F32, F16, Q4_0, Q8_0, Q4_K, Q6_K, I8, I16, I32, I64, F64, BF16, UNKNOWN = 0, 1, 2, 8, 12, 14, 24, 25, 26, 27, 28, 30, 99
 
 
 def model(name, tensors, kv=(), **how):
     return put(name, gguf.encode(ARCH + list(kv), tensors, **how))
-
-
-def floats(*values):
-    return struct.pack(f'<{len(values)}f', *values)
 
 
 def diff(*arguments, status=1):
@@ -85,8 +81,8 @@ class Figures(unittest.TestCase):
 
     def test_not_finite(self):
         nan, inf = math.nan, math.inf
-        a = model('a.gguf', [Tensor(b't', F32, (8,), floats(nan, nan, inf, inf, 1, 0.0, -inf, 2))])
-        b = model('b.gguf', [Tensor(b't', F32, (8,), floats(nan, 1, inf, -inf, 1, -0.0, 5, 4))])
+        a = model('a.gguf', [Tensor(b't', F32, (8,), f32(nan, nan, inf, inf, 1, 0.0, -inf, 2))])
+        b = model('b.gguf', [Tensor(b't', F32, (8,), f32(nan, 1, inf, -inf, 1, -0.0, 5, 4))])
         row, = as_json(a, b)['tensors']
         self.assertEqual([row[k] for k in ('nan_a', 'nan_b', 'inf_a', 'inf_b', 'values', 'max', 'max_at')],
                          [2, 1, 3, 2, 4, 2, [7]])
@@ -96,16 +92,16 @@ class Figures(unittest.TestCase):
         as_json('--tolerance=9', a, b)
 
     def test_tolerance(self):
-        a = model('a.gguf', [Tensor(b't', F32, (2,), floats(3, 4)), Tensor(b'u', F32, (1,), floats(1))])
-        b = model('b.gguf', [Tensor(b't', F32, (2,), floats(3, 4.5)), Tensor(b'u', F32, (1,), floats(1))])
+        a = model('a.gguf', [Tensor(b't', F32, (2,), f32(3, 4)), Tensor(b'u', F32, (1,), f32(1))])
+        b = model('b.gguf', [Tensor(b't', F32, (2,), f32(3, 4.5)), Tensor(b'u', F32, (1,), f32(1))])
         self.assertEqual(as_json('--tolerance=0.1', a, b, status=0)['tensors'], [])
         self.assertEqual(statuses(as_json('--tolerance=0.0999', a, b)['tensors']), [('t', 'changed')])
         self.assertEqual(statuses(as_json('--json=all', '--tolerance=0.1', a, b, status=0)['tensors']),
                          [('t', 'same'), ('u', 'same')])
 
     def test_quick(self):
-        a = model('a.gguf', [Tensor(b't', F32, (2,), floats(3, 4))])
-        b = model('b.gguf', [Tensor(b't', F32, (2,), floats(3, 5))])
+        a = model('a.gguf', [Tensor(b't', F32, (2,), f32(3, 4))])
+        b = model('b.gguf', [Tensor(b't', F32, (2,), f32(3, 5))])
         row, = as_json('--quick', a, b)['tensors']
         self.assertNotIn('error', row)
         self.assertIn('~ t  F32  the bytes differ\n', diff('--quick', a, b))
@@ -233,7 +229,7 @@ class Operands(unittest.TestCase):
     def test_mount(self):
         """Operands may be a mount, including its accepted but unwritten edits, or a model's
         directory in a mount of a directory."""
-        a = model('models/sub/m.gguf', [Tensor(b't', F32, (1,), floats(1))], [(b'a.key', Value('u8', 1))])
+        a = model('models/sub/m.gguf', [Tensor(b't', F32, (1,), f32(1))], [(b'a.key', Value('u8', 1))])
         copy = path('copy.gguf')
         shutil.copy(a, copy)
         with Mount(a, '-o', 'commit=sync') as at:

@@ -36,7 +36,6 @@ def string(text):
 
 
 def shell(script, *arguments):
-    """Return the output of the script, and its exit status."""
     done = mountlib.run('bash', '-c', script, 'bash', *arguments)
     return done.out, done.returncode
 
@@ -45,13 +44,12 @@ class Editing(unittest.TestCase):
     """Each test has a model, mounted read-write, in an otherwise empty directory."""
 
     options = ()
-    tensors = TENSORS
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix='model-', dir=mountlib.folder)
         self.addCleanup(shutil.rmtree, self.folder)
         self.model = mountlib.put(os.path.join(self.folder, 'model.gguf'),
-                                  gguf.encode(KV, self.tensors))
+                                  gguf.encode(KV, TENSORS))
         self.mount = mountlib.Mount(self.model, *self.options)
         self.at = self.mount.__enter__()
         self.metadata = os.path.join(self.at, 'metadata')
@@ -75,7 +73,6 @@ class Editing(unittest.TestCase):
         return mountlib.get(self.key(name))
 
     def error(self, name):
-        """Return the reason for the last refusal, or None if there was none."""
         return editlib.error_of(self.at, name)
 
     def state(self):
@@ -93,7 +90,7 @@ class Editing(unittest.TestCase):
         only one such file), and that no file is left beside it."""
         file = mountlib.get(self.model)
         self.assertEqual(gguf.read(file).kv, kv)
-        self.assertTrue(file == gguf.encode(kv, self.tensors))
+        self.assertTrue(file == gguf.encode(kv, TENSORS))
         self.assertEqual(os.listdir(self.folder), ['model.gguf'])
 
     def assert_model(self, changes, kv=KV):
@@ -104,4 +101,4 @@ class Editing(unittest.TestCase):
         self.assertEqual(os.listdir(self.metadata)[:len(keys)], keys)
         self.assertEqual(sorted(os.listdir(self.metadata)[len(keys):]), sorted(helpers))
         self.assertEqual(mountlib.get(os.path.join(self.at, 'model.gguf')),
-                         gguf.encode(kv, self.tensors))
+                         gguf.encode(kv, TENSORS))

@@ -33,30 +33,26 @@ def model():
 class Ends(unittest.TestCase):
     """A mount in the foreground whose end is tested."""
 
-    options = 'commit=sync,relayout=copy'
     leaver = None
 
     def setUp(self):
         self.addCleanup(self.end)
         self.begin()
 
-    def begin(self, again=False, more=''):
+    def begin(self, more=''):
         self.end()
         # A separate process unmounts, because fork(2) and exec(2) would close open files here, and
         # so judge them.
         self.leaver = subprocess.Popen(['sh', '-c', LEAVER], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.source = os.path.join(mountlib.folder, 'model.gguf')
-        if not again:
-            mountlib.put(self.source, model())
+        self.source = mountlib.put('model.gguf', model())
         self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
-        self.mount = mountlib.Foreground(self.source, '-o', self.options + more)
+        self.mount = mountlib.Foreground(self.source, '-o', 'commit=sync,relayout=copy' + more)
         with self.gate.before('GATE') if not mountlib.sanitized('asan') else \
                 contextlib.nullcontext():
             self.at, self.process = self.mount.__enter__()
 
     def end(self):
-        """Clean up after a failed test."""
         if not self.leaver:
             return
         if mountlib.mount_of(self.at):
@@ -68,10 +64,10 @@ class Ends(unittest.TestCase):
         self.leaver.communicate()
         self.leaver = None
 
-    def accept(self, key, text):
+    def accept(self):
         """Accept an edit that stays in memory until the end."""
-        write(self.at, key, text)
-        self.want.set(key.encode(), Value('string', text.encode()))
+        write(self.at, 'general.name', 'accepted')
+        self.want.set(b'general.name', Value('string', b'accepted'))
 
     def ask(self, key, text):
         """Make an edit that waits for its turn if another one is being written. Returns the call,
@@ -117,7 +113,7 @@ class Ends(unittest.TestCase):
         """An accepted edit waits to be copied. While it is copied, further signals have no
         effect."""
         def end(way, name):
-            self.accept('general.name', 'accepted')
+            self.accept()
             self.gate.shut()
             if way:
                 self.assertEqual(self.leave(way), 0)
@@ -132,8 +128,8 @@ class Ends(unittest.TestCase):
 
     # ---- a key is open for writing ----
 
-    def open_key(self, text, flags=0):
-        fd = os.open(place(self.at, TOKENS), os.O_WRONLY | os.O_TRUNC | flags)
+    def open_key(self, text):
+        fd = os.open(place(self.at, TOKENS), os.O_WRONLY | os.O_TRUNC)
         self.addCleanup(self.close, fd)
         if text:
             os.write(fd, text)
@@ -147,7 +143,7 @@ class Ends(unittest.TestCase):
             os.close(fd)
 
     def open_and_end(self, way, name, text):
-        self.accept('general.name', 'accepted')
+        self.accept()
         fd = self.open_key(text)
         if way:
             self.assertEqual(self.leave(way) == 0, way[-1] == '-uz')
@@ -205,22 +201,19 @@ class Ends(unittest.TestCase):
 
     # ---- by force ----
 
-    def forced(self):
-        self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
-        if mountlib.mount_of(self.at):
-            self.leave(('umount', '-l'))
-        self.ended()
-
     @unittest.skipIf(not ROOT, 'for root only')
     def test_force(self):
         """The connection is aborted; the mount stays while it is busy."""
         for text in None, b'["half', b'"x"\n"y"\n', b'':
             with self.subTest(text=text):
                 self.begin()
-                self.accept('general.name', 'accepted')
+                self.accept()
                 fd = -1 if text is None else self.open_key(text)
                 self.leave(('umount', '-f'))
-                self.forced()
+                self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
+                if mountlib.mount_of(self.at):
+                    self.leave(('umount', '-l'))
+                self.ended()
                 self.close(fd)
 
 

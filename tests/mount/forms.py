@@ -34,19 +34,10 @@ HEADER_MOST = 100_000_000
 F32, F16, Q8_0, I8, I16, I64, F64, UNKNOWN = 0, 1, 8, 24, 25, 27, 28, 99
 
 
-class Faulty(ValueError):
-    pass
-
-
-def need(condition, *what):
-    if not condition:
-        raise Faulty(*what)
-
-
 def once(pairs):
     """Return a JSON object, and refuse duplicate names."""
     made = dict(pairs)
-    need(len(made) == len(pairs), 'a name is there twice')
+    assert len(made) == len(pairs), 'a name is there twice'
     return made
 
 
@@ -54,29 +45,29 @@ def parse(head, size):
     """Parse the first bytes of a file of `size` bytes, with at least the whole header. Returns
     (metadata, tensors, the start of the data); tensors: name to (dtype, shape, begin, end),
     relative to the data."""
-    need(size >= 8, 'too short for a length')
+    assert size >= 8, 'too short for a length'
     length = int.from_bytes(head[:8], 'little')
-    need(length <= HEADER_MOST, 'the header is too long', length)
-    need(8 + length <= size, 'the header is longer than the file')
+    assert length <= HEADER_MOST, f'the header is too long: {length}'
+    assert 8 + length <= size, 'the header is longer than the file'
     text = head[8:8 + length]
-    need(text[:1] == b'{', 'the header does not begin with {')
-    need(text.rstrip(b' ').endswith(b'}'), 'something else than spaces is behind the header')
+    assert text[:1] == b'{', 'the header does not begin with {'
+    assert text.rstrip(b' ').endswith(b'}'), 'something else than spaces is behind the header'
     table = json.loads(text.decode('utf-8'), object_pairs_hook=once)
     metadata = table.pop('__metadata__', {})
     for key, value in metadata.items():
-        need(isinstance(value, str), 'metadata is not text', key)
+        assert isinstance(value, str), f'metadata is not text: {key}'
         (key + value).encode('utf-8')  # fails on lone surrogates
     tensors, at = {}, 0
     for name, row in sorted(table.items(), key=lambda item: item[1]['data_offsets']):
         name.encode('utf-8')
-        need(set(row) == {'dtype', 'shape', 'data_offsets'}, name, row)
+        assert set(row) == {'dtype', 'shape', 'data_offsets'}, (name, row)
         begin, end = row['data_offsets']
-        need(begin == at, 'a gap or an overlap', name, begin, at)
-        need(end - begin == math.prod(row['shape']) * WIDTH[row['dtype']], 'not its size', name)
-        need(begin % WIDTH[row['dtype']] == 0, 'not aligned', name)
+        assert begin == at, ('a gap or an overlap', name, begin, at)
+        assert end - begin == math.prod(row['shape']) * WIDTH[row['dtype']], ('not its size', name)
+        assert begin % WIDTH[row['dtype']] == 0, ('not aligned', name)
         tensors[name] = (row['dtype'], tuple(row['shape']), begin, end)
         at = end
-    need(8 + length + at == size, 'the file is not as long as its tensors', size, 8 + length + at)
+    assert 8 + length + at == size, ('the file is not as long as its tensors', size, 8 + length + at)
     return metadata, tensors, 8 + length
 
 

@@ -30,8 +30,8 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.out + done.err)
         return done.out if status == 0 else done.err
 
-    def undo(self, what, number=None, status=0):
-        return self.command('--undo' + (f'={number}' if number else ''), what, status=status)
+    def undo(self, what, number=0):
+        self.command(f'--undo={number}' if number else '--undo', what)
 
     def history(self, what):
         return [line.split('\t') for line in self.command('--history', what).splitlines()]
@@ -44,11 +44,6 @@ class Case(unittest.TestCase):
         self.want.check(get(self.model))
         self.want.check(get(at + '/model.gguf'))
         self.assertEqual(editlib.keys(at), [entry.key for entry in self.want.kv])
-
-    def edit(self, *pairs, options=()):
-        with Mount(self.model, *options) as at:
-            for key, text in pairs:
-                write(at, key, text)
 
 
 class Mounted(Case):
@@ -119,7 +114,9 @@ class Alone(Case):
     """A model that is not mounted."""
 
     def test_undo(self):
-        self.edit(('general.name', 'x'), ('x.y', 'z'), options=('-o', 'commit=sync'))  # one state
+        with Mount(self.model, '-o', 'commit=sync') as at:  # one state
+            write(at, 'general.name', 'x')
+            write(at, 'x.y', 'z')
         self.assertEqual(self.history(self.model)[0][2], 'changed general.name; added x.y')
         link = mountlib.path('link.gguf')
         os.symlink('model.gguf', link)

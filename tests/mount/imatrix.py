@@ -11,7 +11,7 @@ import numpy as np
 import samples
 from ggufmodel import Tensor
 from mountlib import fails
-from tensorcase import Case
+from tensorcase import Case, f32
 
 F32 = 0
 COLUMNS, ROWS, EXPERTS = 256, 6, 3
@@ -21,10 +21,6 @@ NEEDED = ('IQ2_XXS', 'IQ2_XS', 'IQ1_S')
 OTHERS = ('Q8_0', 'MXFP4', 'NVFP4', 'Q1_0', 'Q2_0', 'TQ1_0', 'TQ2_0', 'F16', 'BF16')
 
 
-def pack(values):
-    return struct.pack(f'<{len(values)}f', *values)
-
-
 def sums(seed, count=COLUMNS):
     rng = random.Random(seed)
     return [rng.choice([0, 1, 1, 4, 60]) * rng.random() for _ in range(count)]
@@ -32,21 +28,21 @@ def sums(seed, count=COLUMNS):
 
 def weights(seed, *dims):
     rng = random.Random(seed)
-    return pack([rng.gauss(0, 0.02) for _ in range(int(np.prod(dims)))])
+    return f32(*[rng.gauss(0, 0.02) for _ in range(int(np.prod(dims)))])
 
 
 def matrix(*rows):
     """Return the GGUF format: rows of (name, sums, counts)."""
     made = [tensor for name, values, counts in rows for tensor in (
-        Tensor(name + b'.counts', F32, (1, len(counts)), pack(counts)),
-        Tensor(name + b'.in_sum2', F32, (len(values) // len(counts), len(counts)), pack(values)))]
+        Tensor(name + b'.counts', F32, (1, len(counts)), f32(*counts)),
+        Tensor(name + b'.in_sum2', F32, (len(values) // len(counts), len(counts)), f32(*values)))]
     return gguf.encode([(b'general.type', gguf.Value('string', b'imatrix'))], made)
 
 
 def listed(*rows):
     """Return the older format: rows of (name, values, calls)."""
     return struct.pack('<i', len(rows)) + b''.join(
-        struct.pack('<i', len(name)) + name + struct.pack('<ii', calls, len(values)) + pack(values)
+        struct.pack('<i', len(name)) + name + struct.pack('<ii', calls, len(values)) + f32(*values)
         for name, values, calls in rows)
 
 

@@ -112,12 +112,10 @@ class Options(unittest.TestCase):
             pass
 
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse3'), 'for root with mount.fuse3 only')
-    @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it needs rights')
+    @unittest.skipIf(mountlib.sanitized('asan', 'tsan'), 'it needs rights')
     def test_mounted_by_another_program(self):
         """Another program passes an open /dev/fuse. Commands treat the mount like any other."""
-        at, programs = mountlib.path('handed'), mountlib.path('programs')
-        os.mkdir(at)
-        os.mkdir(programs)
+        at, programs = mountlib.folder_at('handed'), mountlib.folder_at('programs')
         os.symlink(os.path.abspath(GGUFS), os.path.join(programs, 'ggufs'))
         with mock.patch.dict(os.environ, {'PATH': programs + ':' + os.environ['PATH']}):
             done = run('mount.fuse3', 'ggufs#' + self.model, at, '-o', 'drop_privileges')
@@ -146,8 +144,7 @@ class Options(unittest.TestCase):
                            self.model, *command)
 
     def test_unmount_by_a_link(self):
-        at, link = mountlib.path('linked'), mountlib.path('link')
-        os.mkdir(at)
+        at, link = mountlib.folder_at('linked'), mountlib.path('link')
         os.symlink('linked', link)
         for command in ([self.model, link], ['--unmount', link]):
             works(GGUFS, *command)

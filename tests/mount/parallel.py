@@ -18,6 +18,7 @@ from ggufmodel import Value
 
 SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed: other random operations
 TIMES = int(os.environ.get('GGUFS_SOAK', '1'))  # multiplies the number of operations
+WRITERS, READERS = 4, 8
 operations = 0
 
 FORK = multiprocessing.get_context('fork')
@@ -114,17 +115,17 @@ def read_all(at, count, seed, tensors):
 
 
 class Random(unittest.TestCase):
-    def run_them(self, *options, writers=4, readers=8, count=60):
+    def run_them(self, *options, count=60):
         global operations
         count *= TIMES
         tensors = samples.small(count=4, size=700)
         source = mountlib.put('model.gguf', gguf.encode(samples.keys(), tensors))
         want, datas = Want(mountlib.get(source)), [tensor.data for tensor in tensors]
         with mountlib.Mount(source, *options) as at:
-            with ProcessPoolExecutor(writers + readers, mp_context=FORK) as pool:
-                jobs = [pool.submit(Writer(at, number, number + 100 * SEED).run, count) for number in range(writers)]
-                jobs += [pool.submit(read_all, at, count, number + 100 * SEED, datas) for number in range(readers)]
-                kept = [job.result() for job in jobs][:writers]
+            with ProcessPoolExecutor(WRITERS + READERS, mp_context=FORK) as pool:
+                jobs = [pool.submit(Writer(at, number, number + 100 * SEED).run, count) for number in range(WRITERS)]
+                jobs += [pool.submit(read_all, at, count, number + 100 * SEED, datas) for number in range(READERS)]
+                kept = [job.result() for job in jobs][:WRITERS]
         operations += count * len(jobs)
         file = mountlib.get(source)
         self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])

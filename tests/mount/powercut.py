@@ -30,7 +30,6 @@ SIZE = 100000  # bytes of a tensor
 SECTOR = 512
 # Ranges that are never torn: the super block.
 WHOLE = {'ext4': range(0, 4096), 'xfs': range(0), 'btrfs': range(65536, 69632)}
-KINDS = tuple(WHOLE)
 # Options that prevent background writes unrelated to edits.
 OPTIONS = {'ext4': ['-E', 'lazy_itable_init=0,lazy_journal_init=0'], 'xfs': [], 'btrfs': []}
 FLUSH = 2 ** 64 - 1
@@ -114,8 +113,7 @@ class Recorder:
         return mountlib.mount_of(self.at)
 
     def __enter__(self):
-        with open(self.at, 'wb'):
-            pass
+        mountlib.put(self.at, b'')
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
         editlib.until(self.live)
         done = mountlib.run('losetup', '--direct-io=on', '--show', '-f', self.at)
@@ -148,7 +146,7 @@ class Recording:
         self.begun, self.done = [], []  # (bytes of the log, edit)
         self.image = mountlib.path(f'power-{kind}.image')
         self.base, self.log_name = self.image + '.base', self.image + '.log'
-        self.folder = mountlib.path('power-' + kind)
+        self.folder = mountlib.folder_at('power-' + kind)
 
     def mark(self, marks):
         marks.append((os.path.getsize(self.log_name), self.edit))
@@ -208,17 +206,9 @@ class Recording:
                     disks.call('sync', '-f', self.folder)
         self.mark(self.done)
 
-    def make(self):
-        disks.make_image(self.kind, self.image, *OPTIONS[self.kind])
-        disks.call('fallocate', '--dig-holes', self.image)
-        disks.call('cp', '--sparse=always', self.image, self.base)
-        os.makedirs(self.folder, exist_ok=True)
-
     def begin(self):
         """Write the model durably, with room in its header."""
-        home = os.path.join(self.folder, 'home')
-        os.mkdir(home)
-        self.source = disks.put_model(home, SIZE)
+        self.source = disks.put_model(os.path.join(self.folder, 'home'), SIZE)
         disks.log_of(self.source, '-o', 'relayout=copy,reserve=65536')
         disks.call('sync', '-f', self.folder)
         self.states = [contents(mountlib.get(self.source))]
@@ -226,7 +216,9 @@ class Recording:
         self.mark(self.done)
 
     def run(self):
-        self.make()
+        disks.make_image(self.kind, self.image, *OPTIONS[self.kind])
+        disks.call('fallocate', '--dig-holes', self.image)
+        disks.call('cp', '--sparse=always', self.image, self.base)
         with Recorder(self.image, self.log_name) as device:
             done = mountlib.run('mount', device, self.folder)
             disks.call('losetup', '-d', device)  # when it is no longer in use
@@ -265,20 +257,16 @@ def apply(image, records):
 
 
 class PowerCut(unittest.TestCase):
-    def compare(self, recording, home, cut):
-        first, last = recording.edits_at(cut)
-        self.assertEqual(os.listdir(home), ['model.gguf'])
-        found = contents(mountlib.get(os.path.join(home, 'model.gguf')))
-        self.assertTrue(found in recording.states[first:last + 1], f'none of the states after edits {first} to {last}')
-
     def check(self, recording, image, cut, by_mount):
         home = os.path.join(recording.folder, 'home')
+        first, last = recording.edits_at(cut)
         with disks.mounted('-o', 'loop', image, recording.folder):
-            disks.recover(os.path.join(home, os.path.basename(recording.source)), by_mount)
-            self.compare(recording, home, cut)
+            disks.recover(os.path.join(home, 'model.gguf'), by_mount)
+            self.assertEqual(os.listdir(home), ['model.gguf'])
+            found = contents(mountlib.get(os.path.join(home, 'model.gguf')))
+        self.assertTrue(found in recording.states[first:last + 1], f'none of the states after edits {first} to {last}')
 
     def keep(self, image, what):
-        """Keep a failed state for examination."""
         fd, kept = tempfile.mkstemp(prefix='powercut-', suffix='.image',
                                     dir=KEEP)
         os.close(fd)
@@ -305,7 +293,7 @@ class PowerCut(unittest.TestCase):
             figure(f'disks after a power cut, {recording.kind}')
 
     def test_power_cut(self):
-        for kind in KINDS:
+        for kind in WHOLE:
             for number in range(TIMES):
                 with self.subTest(filesystem=kind, number=number):
                     recording = Recording(kind)

@@ -75,21 +75,20 @@ class Readers(unittest.TestCase):
     def test_parallel(self):
         self.race()
 
-    @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'),
-                     'sanitizers keep what was freed')
+    @unittest.skipIf(mountlib.sanitized('asan', 'tsan'), 'sanitizers keep what was freed')
     def test_read_to_the_end(self):
         """A file that was read sequentially, and stays open, keeps no memory for further reads.
         With one thread, the last read has been prepared when the next request is answered."""
         name, data = max((file for file in self.wanted if file[0].endswith('/f32')),
                          key=lambda file: len(file[1]))
         with mountlib.Mount(self.source, '-o', 'ro', '-s') as at, contextlib.ExitStack() as files:
-            before = mountlib.anonymous(at)
+            before = mountlib.memory(at)
             for _ in range(100):
                 file = os.open(os.path.join(at, name), os.O_RDONLY | os.O_DIRECT)
                 files.callback(os.close, file)
                 self.assertEqual(b''.join(iter(partial(os.read, file, STRETCH), b'')), data)
             os.stat(os.path.join(at, 'info'))
-            self.assertLess(mountlib.anonymous(at) - before, 80 * STRETCH)  # the heap keeps some of what was freed
+            self.assertLess(mountlib.memory(at) - before, 80 * STRETCH)  # the heap keeps some of what was freed
 
     def test_nothing_but_reads(self):
         """Where models are also edited, the kernel requests the attributes of a file once, not at

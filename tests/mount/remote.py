@@ -27,18 +27,14 @@ MORE = 4 << 20  # allowed traffic besides the header and the tensor
 
 
 def large(name):
-    """Make a model of 1 GB, all holes except its header and a tensor of 16 KiB in the middle.
-    Returns (header's size, that tensor's bytes)."""
+    """Make a model of 1 GB, all holes except its header and a tensor of 16 KiB in the middle. Returns (header's
+    size, that tensor's bytes)."""
     kv = [(b'general.architecture', Value('string', b'llama')), (b'general.name', Value('string', b'far')),
           (b'tokenizer.ggml.tokens', array('string', [b'token%d' % i for i in range(50000)]))]
-    begin, offsets = published.write(kv, [
-        Tensor(SMALL, 0, (SMALL_SIZE // 4,)) if i == 20 else Tensor(b'blk.%d.ffn_up.weight' % i, 0, (LARGE_SIZE // 4,))
-        for i in range(TENSORS)], name)
     data = os.urandom(SMALL_SIZE)
-    with open(name, 'r+b') as out:
-        out.seek(begin + offsets[20])
-        out.write(data)
-    return begin, data
+    return published.write(kv, [
+        Tensor(SMALL, 0, (SMALL_SIZE // 4,), data) if i == 20 else Tensor(b'blk.%d.ffn_up.weight' % i, 0, (LARGE_SIZE // 4,))
+        for i in range(TENSORS)], name), data
 
 
 @contextlib.contextmanager
@@ -57,15 +53,13 @@ def served(command, at, **streams):
 
 
 def listing(folder):
-    """Return names, contents and times."""
     return {name: (mountlib.get(os.path.join(folder, name)),
                    os.stat(os.path.join(folder, name)).st_mtime_ns) for name in os.listdir(folder)}
 
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.store, self.at = mountlib.path('store'), mountlib.path('far')
-        os.mkdir(self.store)
+        self.store, self.at = mountlib.folder_at('store'), mountlib.path('far')
         self.addCleanup(shutil.rmtree, self.store)
         self.model = os.path.join(self.store, 'model.gguf')
         self.far = os.path.join(self.at, 'model.gguf')
@@ -73,7 +67,6 @@ class Case(unittest.TestCase):
 
 class Remote(Case):
     def look(self, data):
-        """Mount, then run ls, read info and one small tensor."""
         with Mount(self.far, '-o', 'ro') as at:
             for folder in (at, at + '/metadata', at + '/tensors', f'{at}/tensors/{SMALL.decode()}'):
                 for entry in os.scandir(folder):

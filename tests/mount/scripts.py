@@ -21,7 +21,6 @@ def executable(name, text):
 def setUpModule():
     """Put programs before those in PATH, so that no package is installed, and only this Python is
     used."""
-    os.mkdir(mountlib.path('bin'))
     executable('bin/dpkg-query', '#!/bin/sh\nprintf installed\n')
     os.symlink(sys.executable, mountlib.path('bin/python3'))
 
@@ -42,23 +41,25 @@ def run(*command, **options):
     return mountlib.run('env', 'PATH=' + path, *command, **options)
 
 
-class Run(unittest.TestCase):
-    def succeeds(self, command, cwd):
-        mountlib.works('sh', '-c', command, cwd=cwd)
+def ran(root, *arguments, cwd):
+    done = run(os.path.join(root, 'scripts/run'), *arguments, cwd=cwd)
+    assert done.returncode == 0, done.err
+    return done
 
+
+class Run(unittest.TestCase):
     def check(self, root, at, *arguments, cwd):
         """Check that the mount exists, and that the printed unmount command works from the
         directory in which scripts/run was called."""
-        done = run(os.path.join(root, 'scripts/run'), *arguments, cwd=cwd)
-        self.assertEqual(done.returncode, 0, done.err)
+        done = ran(root, *arguments, cwd=cwd)
         self.assertIsNotNone(mountlib.mount_of(at), done.out)
         for command in re.findall(r'^\$ ((?:ls|cat|head) .*|.* --unmount .*)$', done.out, re.M):
-            self.succeeds(command, cwd)
+            mountlib.works('sh', '-c', command, cwd=cwd)
         self.assertIsNotNone(mountlib.mount_of(at), done.out)
         for install in re.findall(r'^  (?:sudo )?meson install -C (.*)$', done.out, re.M):
-            self.succeeds(f'test -f {install}/build.ninja', cwd)
+            mountlib.works('sh', '-c', f'test -f {install}/build.ninja', cwd=cwd)
         unmount, = re.findall(r'^  (.* --unmount .*)$', done.out, re.M)
-        self.succeeds(unmount, cwd)
+        mountlib.works('sh', '-c', unmount, cwd=cwd)
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_sample(self):
@@ -73,8 +74,7 @@ class Run(unittest.TestCase):
         root = checkout('plain')
         home = mountlib.path('home')
         os.makedirs(os.path.join(home, 'models'))
-        made = run(os.path.join(root, 'scripts/make-sample'), os.path.join(home, 'models/a b.gguf'))
-        self.assertEqual(made.returncode, 0, made.err)
+        mountlib.sample('home/models/a b.gguf')
         os.symlink('a b.gguf', os.path.join(home, 'models/-x.gguf'))
         for name, cwd, arguments in (
                 ('a b', home, ['models/a b.gguf']),
@@ -88,8 +88,7 @@ class Run(unittest.TestCase):
         """A previous mount is replaced, even if its daemon has died."""
         root = checkout('again')
         for _ in range(2):
-            done = run(os.path.join(root, 'scripts/run'), cwd=root)
-            self.assertEqual(done.returncode, 0, done.err)
+            ran(root, cwd=root)
         mountlib.unmount(os.path.join(root, 'build/mnt'))
 
 
@@ -135,8 +134,7 @@ class Readme(unittest.TestCase):
         self.assertGreater(len(steps), 5)
         enter = steps.pop(0)[0]
         for again in range(2):
-            done = run(os.path.join(root, 'scripts/run'), cwd=root)
-            self.assertEqual(done.returncode, 0, done.err)
+            ran(root, cwd=root)
             for command, shown in steps:
                 with self.subTest(command=command, again=again):
                     done = run('bash', '-c', f'{enter}\n{command}', cwd=root)

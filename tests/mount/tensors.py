@@ -37,7 +37,6 @@ class Views(Case):
 
 class Rights(Views):
     def test_without_the_option(self):
-        """Without the option, nothing in tensors/ can be written."""
         with mountlib.Mount(self.model) as at:
             folder = os.path.join(at, 'tensors', 'a.weight')
             self.assertFalse(os.stat(folder).st_mode & 0o222)
@@ -194,7 +193,6 @@ class NumPy(Views):
         self.check()
 
     def test_save(self):
-        """numpy.save() replaces the values and the shape."""
         self.mount()
         np.save(self.tensor('a.weight', 'f16.npy'), np.float16([1, 2, 3, 4]))
         self.set(b'a.weight', dims=(4,), data=f16(1, 2, 3, 4))

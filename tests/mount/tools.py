@@ -2,7 +2,6 @@
 """Ordinary programs work on the tree and see the right bytes; keys that they copy with extended attributes keep
 their types."""
 import filecmp
-import json
 import os
 import shutil
 import unittest
@@ -18,7 +17,6 @@ class Tools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.source = mountlib.sample()
-        cls.model = gguf.read(mountlib.get(cls.source))
         cls.mount = mountlib.Mount(cls.source)
         cls.at = cls.mount.__enter__()
 
@@ -26,29 +24,16 @@ class Tools(unittest.TestCase):
     def tearDownClass(cls):
         cls.mount.__exit__(None, None, None)
 
-    def inside(self, name):
-        return os.path.join(self.at, name)
-
     def same_tree(self, copy):
         """Check every file's content, and that exactly these files exist."""
         def files(top):
             return sorted(os.path.relpath(os.path.join(folder, name), top)
                           for folder, _, names in os.walk(top) for name in names)
         names = files(self.at)
-        self.assertGreater(os.path.getsize(self.inside('check')), 0)
+        self.assertGreater(os.path.getsize(self.at + '/check'), 0)
         self.assertEqual(files(copy), names)
         _, differ, failed = filecmp.cmpfiles(self.at, copy, names, shallow=False)
         self.assertEqual((differ, failed), ([], []))
-
-    @unittest.skipUnless(shutil.which('jq'), 'no jq here')
-    def test_jq(self):
-        name = works('jq', '-r', '."general.name".value', self.inside('metadata.json'))
-        self.assertEqual(name, 'ggufs sample\n')
-        count = works('jq', '."tokenizer.ggml.tokens".value | length',
-                       self.inside('metadata.json'))
-        self.assertEqual(count, '512\n')
-        shown = json.loads(works('jq', '[.[].nbytes] | add', self.inside('tensors.json')))
-        self.assertEqual(shown, sum(len(tensor.data) for tensor in self.model.tensors))
 
     COPIES = {'tar': 'mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -', 'rsync': 'rsync -a "$1/" "$2"',
               'cp': 'cp -a "$1" "$2"'}

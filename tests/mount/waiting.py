@@ -22,11 +22,6 @@ fork = multiprocessing.get_context('fork')
 PASSING = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGALRM, signal.SIGUSR1, signal.SIGCONT)
 
 
-def process_state(pid):
-    with open(f'/proc/{pid}/stat', encoding='utf-8') as stat:
-        return stat.read().rpartition(')')[2].split()[0]
-
-
 def fsync(fd):
     """Unlike os.fsync(), this does not try again after a signal."""
     if ctypes.CDLL(None, use_errno=True).fsync(fd) < 0:
@@ -59,7 +54,7 @@ class Signals(unittest.TestCase):
         be interrupted."""
         def heard():
             self.assertTrue(process.is_alive(), 'it has ended')
-            return process_state(process.pid) == 'D'
+            return mountlib.get(f'/proc/{process.pid}/stat').rpartition(b')')[2].split()[0] == b'D'
 
         editlib.until(heard)
         for _ in range(20):
@@ -97,11 +92,9 @@ class WhileCopying(Signals):
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
     def test_signal(self):
-        """A waiting program gets EINTR immediately."""
         self.ends(errno.EINTR, signal.SIGTERM)
 
     def test_killed(self):
-        """A program that is killed while it waits ends immediately."""
         self.ends(-signal.SIGKILL, signal.SIGKILL)
 
     def test_signals_that_pass(self):

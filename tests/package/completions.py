@@ -9,7 +9,6 @@ import re
 import select
 import shutil
 import subprocess
-import tempfile
 import termios
 import tty
 import unittest
@@ -140,8 +139,7 @@ class Shell:
             if not ready:
                 raise AssertionError(f'no answer: {self.seen!r}')
             self.seen += os.read(self.fd, 65536).decode(errors='replace')
-        found = re.search(end, self.seen, re.DOTALL)[1]
-        return found
+        return re.search(end, self.seen, re.DOTALL)[1]
 
     def end(self):
         self.process.kill()
@@ -185,12 +183,10 @@ LINES = [
 
 class Shells(unittest.TestCase):
     def setUp(self):
-        home = pathlib.Path(mountlib.path('home'))
-        for name in ('sub', 'place'):
-            (home / name).mkdir(parents=True)
+        mountlib.folder_at('home/place')
         for name in ('one.gguf', 'text', 'spa ce.GGUF', 'sub/two.gguf', 'sub/other'):
-            (home / name).write_bytes(b'')
-        self.addCleanup(shutil.rmtree, home)
+            mountlib.put('home/' + name, b'')
+        self.addCleanup(shutil.rmtree, mountlib.path('home'))
 
     def lines(self, command, begin):
         shell = Shell(command, begin.format(made=MADE))
@@ -202,17 +198,14 @@ class Shells(unittest.TestCase):
                       "ggufs --check '--ignore=$(touch ran),ga", "ggufs '$(touch ran)"):
             shell.complete(typed)  # the typed text is literal
             self.assertFalse(os.path.exists(mountlib.path('home/ran')), typed)
-        model = mountlib.put('model.gguf', samples.editable())
-        with tempfile.TemporaryDirectory(prefix='a mount ', dir=mountlib.folder) as at, \
-                Mount(model, at=at):
+        with Mount(mountlib.put('model.gguf', samples.editable()), at=mountlib.folder_at('a mount')) as at:
             line = shell.complete('ggufs --unmount ' + mountlib.folder + '/a').rstrip(ENDS + '/')
             self.assertEqual(line, 'ggufs --unmount ' + at.replace(' ', '\\ '))
 
     def test_bash(self):
         self.lines(['bash', '--norc', '--noprofile', '-i'], BASH)
 
-    @unittest.skipUnless(os.path.exists('/usr/share/bash-completion/bash_completion'),
-                         'no bash-completion')
+    @unittest.skipUnless(os.path.exists('/usr/share/bash-completion/bash_completion'), 'no bash-completion')
     def test_bash_completion(self):
         """The completion works beside everything that bash-completion sets."""
         self.lines(['bash', '--norc', '--noprofile', '-i'],
@@ -247,7 +240,5 @@ class Shells(unittest.TestCase):
                 wanted = ['--check', '--check=full']
             with self.subTest(line=typed):
                 self.assertEqual(offered(typed), wanted)
-        model = mountlib.put('model.gguf', samples.editable())
-        with tempfile.TemporaryDirectory(prefix='a mount ', dir=mountlib.folder) as at, \
-                Mount(model, at=at):
+        with Mount(mountlib.put('model.gguf', samples.editable()), at=mountlib.folder_at('a mount')) as at:
             self.assertIn(at, offered('ggufs --unmount '))

@@ -575,28 +575,36 @@ static void step_read(struct program *p, const struct step *s)
     forget_later(k, o);
 }
 
-static void step_list(struct program *p)
+int kernel_list(struct kernel *k, uint64_t folder, unsigned times[NAMES])
 {
-    struct kernel *k = p->k;
     struct tree_dir *d = NULL;
     struct tree_entry e;
     char name[TREE_NAME_MAX + 1];
     uint64_t cookie = 0;
-    unsigned there = 0;
-    const struct op op = {.kind = OP_LIST};
-    begin(p, &op);
-    int r = tree_opendir(k->t, METADATA, &d);
+    int r = tree_opendir(k->t, folder, &d);
+    memset(times, 0, NAMES * sizeof(*times));
     while (r == 0 && (r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0) {
-        for (unsigned i = 0; i < KEYS; i++)
-            if (strcmp(name, names[i]) == 0) {
-                if (there & 1u << i)
-                    sched_fail("%s is listed twice", name);
-                there |= 1u << i;
-            }
+        for (unsigned i = 0; i < NAMES; i++)
+            times[i] += strcmp(name, names[i]) == 0;
         r = 0;
     }
     if (d)
         tree_closedir(d);
+    return r;
+}
+
+static void step_list(struct program *p)
+{
+    struct kernel *k = p->k;
+    unsigned times[NAMES], there = 0;
+    const struct op op = {.kind = OP_LIST};
+    begin(p, &op);
+    const int r = kernel_list(k, METADATA, times);
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (times[i] > 1)
+            sched_fail("%s is listed twice", names[i]);
+        there |= times[i] << i;
+    }
     if (r < 0 && !*of(k)->faults)
         sched_fail("a listing is answered with %s", strerror(-r));
     if (r < 0)

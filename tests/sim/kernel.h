@@ -102,6 +102,8 @@ struct handle *kernel_handle(struct kernel *k, bool writes);
 void kernel_unopened(struct kernel *k, struct handle *h);
 /* Queues a release or a forget for the thread that performs them late. */
 void kernel_later(struct kernel *k, struct handle *h, uint64_t node, uint64_t n);
+/* Lists a directory. times[i]: how often it has names[i]. */
+int kernel_list(struct kernel *k, uint64_t folder, unsigned times[NAMES]);
 /* Reads a file from its beginning. */
 ssize_t kernel_read(struct tree_file *f, size_t room, void *dst);
 

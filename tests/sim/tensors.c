@@ -680,28 +680,16 @@ static void read_view(struct program *p, const struct step *s)
 void tensors_list(struct program *p)
 {
     struct kernel *k = p->k;
-    struct tree_dir *d = NULL;
-    struct tree_entry e;
-    char name[TREE_NAME_MAX + 1];
-    uint64_t cookie = 0;
-    unsigned times[TENSORS] = {0};
+    unsigned times[NAMES];
     const uint32_t since = tensors_now(k->w);
     kernel_begin(p);
-    int r = tree_opendir(k->t, FOLDER, &d);
-    while (r == 0 && (r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0) {
-        for (int t = 0; t < TENSORS; t++)
-            times[t] += strcmp(name, names[KEYS + t]) == 0;
-        r = 0;
-    }
-    if (d)
-        tree_closedir(d);
-    (void)kernel_end(p, r);
+    const int r = kernel_end(p, kernel_list(k, FOLDER, times));
     const uint32_t now = tensors_now(k->w);
     for (int t = 0; t < TENSORS && r == 0 && !k->w->oracle.off; t++)
         /* one that was removed may come again with another one of its name */
-        if ((times[t] > 1 && is_settled(k->w, t, since)) ||
-            !may_see(k->w, t, OF_TYPE, NONE, times[t], OPENED, since, now))
-            sched_fail("%s is listed %u times", names[KEYS + t], times[t]);
+        if ((times[KEYS + t] > 1 && is_settled(k->w, t, since)) ||
+            !may_see(k->w, t, OF_TYPE, NONE, times[KEYS + t], OPENED, since, now))
+            sched_fail("%s is listed %u times", names[KEYS + t], times[KEYS + t]);
 }
 
 void tensors_step(struct program *p, const struct step *s)
