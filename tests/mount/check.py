@@ -16,7 +16,7 @@ import samples
 from ggufmodel import Tensor, Value
 from llama import F32, NAME, image, keys, tensors
 from mountlib import GGUFS, Mount, run
-from shelflib import Shelf
+from shelflib import Shelf, manifest
 
 def check(*arguments):
     return run(GGUFS, *arguments)
@@ -216,9 +216,7 @@ class Check(Shelf):
         top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/.x/no.gguf',
                         f'o/blobs/sha256-{digest}', data=odd)
         for path, text in ((f'{hub}/refs/main', commit), (library + 'broken/1', '[]'),
-                           (library + 'tiny/1k', json.dumps({'schemaVersion': 2, 'layers': [
-                               {'mediaType': 'application/vnd.ollama.image.model',
-                                'digest': 'sha256:' + digest, 'size': len(odd)}]}))):
+                           (library + 'tiny/1k', manifest(('model', digest)))):
             mountlib.put(f'{top}/{path}', text)
         done = check('--check', top)
         self.assertEqual(done.returncode, 2)

@@ -18,13 +18,6 @@ VIM_ERRORS = ('E212: Can\'t open file', 'E512: Close failed', 'E514: Write error
 TOOLS = {}  # name -> (function, required programs, helpers that stay)
 
 
-def tool(name, *programs, stays=()):
-    def register(function):
-        TOOLS[name] = function, programs, stays
-        return function
-    return register
-
-
 def succeeds(*command, **options):
     """True if the exit status reports success. A failure must also be reported in words: a refused
     write (dash and vim have their own words) or a refused rename (mv knows only one reason)."""
@@ -43,9 +36,9 @@ def source(line):
 
 def shell_tool(name, script, *programs, stays=()):
     """The script's arguments are $1, the file; $2, the line; $3, a file that contains the line."""
-    @tool(name, *programs, stays=stays)
     def run(path, line):
         return succeeds('bash', '-c', script, 'bash', path, line, source(line))
+    TOOLS[name] = run, programs, stays
 
 
 shell_tool('echo', 'echo "$2" > "$1"')
@@ -91,13 +84,13 @@ shell_tool('python-replace', f'python3 -c "{REPLACE}" "$1" "$2"')
 # ---- editors ----
 
 def vim_tool(name, *settings, stays=()):
-    @tool(name, 'vim', stays=stays)
     def run(path, line):
         commands = [word for text in ('backupskip=', *settings) for word in ('-c', 'set ' + text)]
         script = mountlib.put('script', f'%s/.*/{line}/\nw\nq!\n'.encode())
         done = mountlib.run('bash', '-c', 'script=$1; shift; "$@" < "$script"', 'bash', script, 'vim', '-e', '-s', '-V1', '-u', 'NONE',
                             '-N', '-i', 'NONE', *commands, path)
         return not any(text in done.out + done.err for text in VIM_ERRORS)
+    TOOLS[name] = run, ('vim',), stays
 
 
 vim_tool('vim')
@@ -110,10 +103,10 @@ vim_tool('vim-no-writebackup', 'nowritebackup')
 def emacs_tool(name, *settings, stays=()):
     lisp = '(progn ' + ' '.join(('(setq backup-enable-predicate (lambda (name) t))', *settings)) + ')'
 
-    @tool(name, 'emacs', stays=stays)
-    def batch(path, line):
+    def run(path, line):
         edit = f'(progn (erase-buffer) (insert "{line}\\n") (save-buffer))'
         return succeeds('emacs', '--batch', '-Q', '--eval', lisp, path, '--eval', edit)
+    TOOLS[name] = run, ('emacs',), stays
 
 
 emacs_tool('emacs', stays=['~'])

@@ -331,17 +331,20 @@ class Live(Shelf):
 class Unused(Shelf):
     """The test controls the program's clock, so it does not wait for real time."""
 
+    def setUp(self):
+        super().setUp()
+        self.clock = self.top + '.clock'
+        self.at(0)
+
     def at(self, seconds):
         mountlib.put(self.clock + '.new', str(seconds * 1000))
         os.rename(self.clock + '.new', self.clock)
 
     def test_closed_after_a_minute(self):
         """A model that is in use stays open, and so does a model with unwritten edits."""
-        self.clock = mountlib.path('clock')
         for i in range(40):
             self.put(f'm{i:02}.gguf')
         gate = Gate(self.clock)
-        self.at(0)
         with contextlib.ExitStack() as stack:
             with gate.before('GATE_CLOCK'):
                 at = stack.enter_context(Mount(self.top, '-o', 'commit=sync'))
@@ -364,10 +367,8 @@ class Unused(Shelf):
     @unittest.skipIf(os.getuid() == 0, 'root may write all')
     def test_writable_later(self):
         """The kernel keeps what a read-only model shows. Once the model can be edited, it does not."""
-        self.clock = mountlib.path('clock-writable')
         path = self.put('m.gguf')
         os.chmod(path, 0o444)
-        self.at(0)
         with Gate(self.clock).before('GATE_CLOCK'), Mount(self.top) as at:
             size = len(mountlib.get(at + '/m.gguf/metadata.json'))
             self.assertEqual(os.stat(at + '/m.gguf/metadata.json').st_size, size)
@@ -383,10 +384,8 @@ class Unused(Shelf):
     def test_no_descriptors(self):
         """While models that are in use take all descriptors, a valid model is not called invalid;
         when they are not in use any more, they make room at once."""
-        self.clock = mountlib.path('clock-descriptors')
         for i in range(40):
             self.put(f'm{i:02}.gguf')
-        self.at(0)
         for limit in range(60, 66):
             mount, held = Foreground(self.top, program=('prlimit', f'--nofile={limit}:{limit}', GGUFS)), []
             with Gate(self.clock).before('GATE_CLOCK'):

@@ -163,9 +163,6 @@ class Edits(Shelf):
         mount.__exit__(None, None, None)
         self.assertEqual(value(path), b'Ti')
 
-
-class Options(Shelf):
-
     def test_how_it_is_written(self):
         """Options for how edits are written: commit, relayout, reserve, history."""
         path = self.put('m.gguf')
