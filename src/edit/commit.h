@@ -11,7 +11,7 @@
  *           data where it can (copy_file_range), and copies the rest; holes stay holes.
  *  inplace  the header and bytes of tensors are overwritten while a redo journal holds their new
  *           content. Requires all other data to stay where it is (tensors may be added at the end)
- *           and a regular layout. Old padding stays as it is, even if it is not zero.
+ *           and a regular layout.
  *
  * Invariants:
  *  C1. At every moment the path names a whole file (T1 to T5 in commit.c) or, for inplace, a file

@@ -167,7 +167,22 @@ static int add_header(struct writing *w)
     return r;
 }
 
-/* Adds rows for bytes from drafts, and for all bytes that the old file did not have. */
+/* Adds rows for padding of the old file that is not zero. */
+static int add_padding(struct writing *w, uint64_t at, uint64_t end)
+{
+    uint8_t old[4096];
+    int r = 0;
+    for (uint64_t n; at < end && r == 0; at += n) {
+        n = min_u64(end - at, sizeof(old));
+        r = sys_read_all(w->f->sys, w->f->fd, old, (size_t)n, at);
+        if (r == 0 && !is_zero(old, (size_t)n))
+            r = add_rows(w, at, at + n);
+    }
+    return r;
+}
+
+/* Adds rows for bytes from drafts, for padding that must become zero, and for all bytes that the old
+ * file did not have. */
 static int add_data(struct writing *w)
 {
     const struct image *im = w->plan->image;
@@ -175,7 +190,11 @@ static int add_data(struct writing *w)
     for (size_t i = 1; i < im->n && r == 0; i++) {
         const struct segment *s = &im->seg[i];
         const bool draft = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
-        r = add_rows(w, draft ? s->at : max_u64(s->at, w->j->before), s->at + s->len);
+        const uint64_t end = s->at + s->len;
+        if (s->from == IMAGE_ZERO)
+            r = add_padding(w, s->at, min_u64(end, w->j->before));
+        if (r == 0)
+            r = add_rows(w, draft ? s->at : max_u64(s->at, w->j->before), end);
     }
     return r;
 }

@@ -33,7 +33,7 @@ static const struct way {
     {"copy by hand", EDIT_COPY, 100, false, false, -EXDEV, 0, 0},
     {"copy, plain rename", EDIT_COPY, 100, false, true, 0, 0, 0},
     {"inplace", EDIT_INPLACE, 100, false, false, 0, 0, 0},
-    {"inplace, many sectors", EDIT_INPLACE, 2900, false, false, 0, 0, 0},
+    {"inplace, many sectors, padding", EDIT_INPLACE, 2900, false, false, 0, 0xee, 0},
     {"auto", EDIT_AUTO, 100, false, false, 0, 0, 0},
     {"auto, cloning", EDIT_AUTO, 100, true, false, 0, 0xee, 0},
     {"copy, tensors", EDIT_COPY, 0, false, false, 0, 0, EDIT_BYTES | EDIT_RENAMED},
