@@ -629,13 +629,20 @@ static void look_at_tokens(struct checker *c, uint32_t key, struct text t,
                            const struct vocabulary *v)
 {
     char shown[SHOW_MAX];
-    struct text rest = t;
-    for (size_t n; rest.len && c->reported <= CHECK_MOST; skip(&rest, n ? n : 1)) {
-        n = token_here(rest);
-        if (n && !find_word(v, (struct text){rest.at, n}) &&
-            !memmem(t.at, (size_t)(rest.at - t.at), rest.at, n))
-            report(c, CHECK_WARNING, at_key(c, key), "writes %s, which is not a token",
-                   show(shown, rest.at, n));
+    struct text told[CHECK_MOST + 1];
+    size_t n_told = 0, i;
+    for (size_t n; t.len && c->reported <= CHECK_MOST; skip(&t, n ? n : 1)) {
+        n = token_here(t);
+        const struct text token = {t.at, n};
+        if (n == 0 || find_word(v, token))
+            continue;
+        for (i = 0; i < n_told && !text_same(told[i], token);)
+            i++;
+        if (i < n_told)
+            continue;
+        told[n_told++] = token;
+        report(c, CHECK_WARNING, at_key(c, key), "writes %s, which is not a token",
+               show(shown, t.at, n));
     }
 }
 

@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/bytes.h"
 #include "build_gguf.h"
@@ -301,6 +303,19 @@ static void run_row(const struct row *row)
     CU_SAYS(!told.other && (told.own > 0) == (row->rule != NULL) && told.worst == row->severity,
             "row %d (%s)", (int)(row - rows), row->rule ? row->rule : "good");
     in_scopes(&m, &told);
+}
+
+TEST("a template that repeats a token takes no more time than one that is as long")
+{
+    enum { BEFORE = 4 << 20, TIMES = 100000, TOKEN = 5 };
+    CLEANUP(free_it) char *text = malloc(BEFORE + TIMES * TOKEN + 1);
+    memset(text, 'a', BEFORE);
+    for (size_t i = 0; i < TIMES; i++)
+        (void)strcpy(text + BEFORE + i * TOKEN, "<|x|>");
+    const clock_t begin = clock();
+    run_row(&(struct row){"chat-template", CHECK_WARNING, .key = "tokenizer.chat_template.a",
+                          .value = text});
+    CU_ASSERT_TRUE(clock() - begin < 5 * CLOCKS_PER_SEC);
 }
 
 TEST("a good model passes, and a model that breaks a rule is reported")
