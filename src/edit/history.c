@@ -456,7 +456,8 @@ static size_t surplus(const struct history *h, const struct records *f, size_t n
     return ret;
 }
 
-/* H1. Writes a record behind the others. If that fails, what was written of it is not used. */
+/* H1. Writes a record behind the others. If that fails, what was written of it goes, so that it neither
+ * fills the disk nor looks like damage; if it stays, it is not used. */
 static int append(const struct history *h, int dir, uint64_t at, const struct buf *b, struct err *e)
 {
     char name[NAME_ROOM];
@@ -464,6 +465,8 @@ static int append(const struct history *h, int dir, uint64_t at, const struct bu
     int r = fd < 0 ? fd : sys_write_all(h->sys, fd, b->data, b->len, at);
     if (r == 0)
         r = sys_sync(h->sys, fd);
+    if (r < 0 && fd >= 0)
+        (void)h->sys->ftruncate(h->sys, fd, at);
     sys_close(h->sys, &fd);
     return r < 0 ? failed(h, r, "cannot write its file", e) : 0;
 }

@@ -441,6 +441,29 @@ TEST("old values up to a limit are kept, and always those of the last edit")
     gguf_free(g[1]);
 }
 
+/* The disk is full after a few more bytes. */
+static ssize_t write_little(const struct sys *s, int fd, const void *p, size_t n, uint64_t off)
+{
+    (void)s;
+    return n > 20 ? sys_libc.pwrite(&sys_libc, fd, p, 20, off) : -ENOSPC;
+}
+
+TEST("a record for which there is no room leaves the others as they were")
+{
+    CLEANUP(three_free) struct three t;
+    struct history *h = three_setup(&t);
+    struct sys full = sys_libc;
+    full.pwrite = write_little;
+    edit(h, t.a, t.b, 1000, 0);
+    const size_t n = size_of(&t);
+    h->sys = &full;
+    CU_ASSERT_EQUAL(save(h, t.b, t.c, 2000, 0, NULL), -ENOSPC);
+    CU_ASSERT_EQUAL(size_of(&t), n);
+    h->sys = &sys_libc;
+    undoes(h, 0, t.c, -ESTALE, NULL, "edited without a history");
+    undoes(h, 0, t.b, 0, t.a, "back to state 1");
+}
+
 TEST("a history can be forgotten")
 {
     CLEANUP(three_free) struct three t;
