@@ -267,23 +267,18 @@ class Gate:
         os.unlink(self.name)
 
     def open(self):
+        """Let all go on; also at the end of a test, however it has ended."""
         with contextlib.suppress(FileNotFoundError):
             self.let_others()
-        os.close(self.fd)
-        self.fd = -1
-
-    def remove(self):
-        """Remove the gate, however the test has ended."""
         if self.fd >= 0:
-            self.open()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.name)
+            os.close(self.fd)
+        self.fd = -1
 
 
 def gated(case, what, *command):
     """Mount in the foreground, until the test ends, with a gate before that call. Returns (gate, mount, its place,
     the process)."""
     gate, mount = Gate(mountlib.path('gate')), mountlib.Foreground(*command)
-    case.addCleanup(gate.remove)
+    case.addCleanup(gate.open)
     with gate.before(what):
         return gate, mount, *mount.begin(case)

@@ -31,9 +31,8 @@ class Behind(unittest.TestCase):
     def setUp(self):
         self.folder = mountlib.path('models')
         shutil.rmtree(self.folder, ignore_errors=True)
-        os.mkdir(self.folder)
-        self.source = mountlib.put('models/model.gguf', samples.editable())
-        self.data = mountlib.get(self.source)
+        self.data = samples.editable()
+        self.source = mountlib.put('models/model.gguf', self.data)
         self.want = Want(self.data)
 
     def refused(self, at, code):

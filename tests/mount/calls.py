@@ -164,9 +164,7 @@ class Refused(Calls):
             self.assertEqual(mountlib.get(source), data)
 
 
-class Open(Calls):
-    """Programs that keep a file open, while it is accepted, renamed, replaced or removed."""
-
+class Files(Calls):
     def test_accepted_is_shown_as_stored(self):
         """Others see the value; a program that has the file open continues with its own text."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
@@ -183,8 +181,6 @@ class Open(Calls):
         self.assertEqual(self.text(NAME), b'ab\n')
         self.assert_model({NAME: string('ab')})
 
-
-class Names(Calls):
     def test_removed(self):
         """A removed key is gone at once, and from the file without a further request; after that it is new."""
         os.unlink(self.key(LENGTH))

@@ -60,7 +60,7 @@ class Ends(unittest.TestCase):
         self.process.kill()
         self.process.wait()
         self.mount.err.close()
-        self.gate.remove()
+        self.gate.open()
         self.leaver.communicate()
         self.leaver = None
 
@@ -278,6 +278,15 @@ class Draining(unittest.TestCase):
         after = os.stat(source)
         self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
 
+    def test_at_once(self):
+        """A signal right after mounting leaves no mount without its daemon."""
+        source = mountlib.put('model.gguf', model())
+        for name in SIGNALS * 3:
+            with mountlib.Foreground(source) as (at, process):
+                process.send_signal(getattr(signal, name))
+                self.assertEqual(process.wait(mountlib.LIMIT), 0)
+                self.assertIsNone(mountlib.mount_of(at))
+
 
 def written(place):
     """Write a key's text, without its flush."""
@@ -290,15 +299,3 @@ def spent(pid):
     """Return a process's processor time, in hundredths of a second."""
     words = mountlib.get(f'/proc/{pid}/stat').rpartition(b') ')[2].split()
     return int(words[11]) + int(words[12])
-
-
-class Closing(unittest.TestCase):
-    def test_at_once(self):
-        """A signal right after mounting leaves no mount without its daemon."""
-        source = mountlib.put('model.gguf', model())
-        for name in SIGNALS * 3:
-            mount = mountlib.Foreground(source)
-            with mount as (at, process):
-                process.send_signal(getattr(signal, name))
-                self.assertEqual(process.wait(mountlib.LIMIT), 0)
-                self.assertIsNone(mountlib.mount_of(at))

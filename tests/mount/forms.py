@@ -79,7 +79,12 @@ def load(path):
                       for name, (dtype, shape, begin, end) in tensors.items()}
 
 
-class Checks(unittest.TestCase):
+def tensor(name, type_id=F32, count=4):
+    size = count * gguf.GEOMETRY[type_id][2] // gguf.GEOMETRY[type_id][1] if type_id in gguf.GEOMETRY else 64
+    return Tensor(name, type_id, (count,), bytes(1 + i % 255 for i in range(size)))
+
+
+class Forms(unittest.TestCase):
     def folders(self, at):
         """Return, for each tensor, its name in the model and its directory."""
         rows = json.loads(mountlib.get(at + '/tensors.json').decode('utf-8', 'surrogateescape'))
@@ -143,16 +148,8 @@ class Checks(unittest.TestCase):
             for file in FORMS:
                 self.is_read(os.path.join(at, file))
 
-
-def tensor(name, type_id=F32, count=4):
-    size = count * gguf.GEOMETRY[type_id][2] // gguf.GEOMETRY[type_id][1] if type_id in gguf.GEOMETRY else 64
-    return Tensor(name, type_id, (count,), bytes(1 + i % 255 for i in range(size)))
-
-
-@unittest.skipUnless(official, 'no python3-safetensors (Debian has it since 13)')
-class Official(Checks):
-
-    def test_official_made(self):
+    @unittest.skipUnless(official, 'no python3-safetensors (Debian has it since 13)')
+    def test_official(self):
         """Models have difficult names and keys, every type in both byte orders, no elements, no
         tensors."""
         names = [b'a\xff', b'a%FF', b'%FF\xfe', b'__metadata__', b'"quoted\\\n\0', b'', b'\xed\xa0\x80',
@@ -168,7 +165,6 @@ class Official(Checks):
             with self.subTest(model=name):
                 self.all_read(mountlib.put(name + '.gguf', data))
 
-class Made(Checks):
     def test_names(self):
         """Names that are not UTF-8, the reserved name, and types without values are left out."""
         made = [tensor(b'a\xff'), tensor(b'a%FF'), tensor(b'__metadata__'),

@@ -158,7 +158,7 @@ class Again(Case):
     def test_while_writing(self):
         """While the daemon of an ended mount still writes, the next mount waits, and says so."""
         gate = Gate(mountlib.path('gate'))
-        self.addCleanup(gate.remove)
+        self.addCleanup(gate.open)
         at, there = self.folder(), self.folder()
         with gate.before('GATE'):
             self.mounted('-o', 'relayout=copy,commit=sync', self.model, at)

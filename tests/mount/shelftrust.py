@@ -68,8 +68,7 @@ class Trust(Shelf):
         os.chown(self.top, OTHER, -1)
         self.private = mountlib.folder_at('private')
         os.chmod(self.private, 0o700)
-        self.secret = os.path.join(self.private, 'm.gguf')
-        mountlib.put(self.secret, SECRET)
+        self.secret = mountlib.put('private/m.gguf', SECRET)
         os.chmod(self.secret, 0o600)
 
     @contextlib.contextmanager

@@ -73,18 +73,12 @@ def has_nameless_files(folder):
 
 class Trust(unittest.TestCase):
     def setUp(self):
-        self.folder = mountlib.folder_at('home')
-        self.model = os.path.join(self.folder, 'model.gguf')
-        self.data = samples.editable()
-        self.put(self.model, self.data)
+        self.folder, self.data = mountlib.path('home'), samples.editable()
+        self.model = mountlib.put('home/model.gguf', self.data)
 
     def tearDown(self):
         for name in os.listdir(self.folder):
             os.unlink(os.path.join(self.folder, name))
-
-    def put(self, name, data):
-        with open(name, 'wb') as out:  # a name may be bytes
-            out.write(data)
 
     # ---- permissions ----
 
@@ -98,7 +92,7 @@ class Trust(unittest.TestCase):
                 (0o606, OTHER, (), ''), (0o660, OTHER, (), 'rw'), (0o666, 0, ('umask=077',), ''),
                 (0o600, 0, (f'uid={OTHER}',), 'rw')):
             with self.subTest(mode=oct(mode), group=group, options=options):
-                self.put(self.model, self.data)
+                mountlib.put(self.model, self.data)
                 os.chown(self.model, -1, group)
                 os.chmod(self.model, mode)
                 with served(self.model, *options) as at:
@@ -209,7 +203,7 @@ class Trust(unittest.TestCase):
     def test_syslog_of_edits(self):
         """syslog(3) receives a daemon's lines; the model's path is hostile, too."""
         model = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\xff\n.gguf')
-        self.put(model, self.hostile())
+        mountlib.put(os.fsdecode(model), self.hostile())
         with self.tapped(model) as (at, lines):
             self.edit_everything(at)
         self.check_printable(''.join(lines))
@@ -222,14 +216,14 @@ class Trust(unittest.TestCase):
         """A daemon, which has no standard error, reports lost edits to syslog(3)."""
         with self.tapped(self.model, '-o', 'commit=sync') as (at, lines):
             write(at, 'general.name', 'never')
-            self.put(self.model + '.new', mountlib.get(self.model))
+            mountlib.put(self.model + '.new', mountlib.get(self.model))
             os.rename(self.model + '.new', self.model)
         self.assertEqual(lines[-1], f'{self.model}: an edit was lost: Stale file handle')
 
     def test_log_of_refusal(self):
         """A file and directories with hostile names cannot be mounted."""
         name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
-        self.put(name, self.hostile()[:-50])
+        mountlib.put(os.fsdecode(name), self.hostile()[:-50])
         for model in (name, name + b'.none'):
             for arguments in ([model, self.folder], ['--recover', model], [self.model, model],
                               [self.model, self.folder, model],
