@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """ggufs --diff: figures checked against NumPy in double precision; keys, directories and mounts;
 wrong use."""
+import contextlib
 import json
 import math
 import os
@@ -295,11 +296,9 @@ class Operands(unittest.TestCase):
                                   env={**os.environ, 'TERM': 'xterm', 'NO_COLOR': colour}) as process:
                 os.close(there)
                 text = b''
-                try:
+                with contextlib.suppress(OSError):
                     while part := os.read(here, 65536):
                         text += part
-                except OSError:
-                    pass
                 os.close(here)
             self.assertEqual(process.returncode, 1)
             shown[colour] = text.decode()

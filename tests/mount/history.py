@@ -72,10 +72,9 @@ class Mounted(Case):
                     self.assertEqual(self.numbers(at), [1, 2, 3, 4])
                 self.want.check(get(self.model))
 
+    @unittest.skipUnless(ROOT, 'for root only')
     def test_rights(self):
         """Other users cannot undo, whatever the mode of the model, and see only their own history."""
-        if not ROOT:
-            self.skipTest('not root')
         os.chmod(mountlib.folder, 0o755)
         os.chmod(self.model, 0o644)
         with Mount(self.model, '-o', 'allow_other') as at:

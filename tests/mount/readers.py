@@ -33,11 +33,8 @@ def read_file(at, wanted, rng):
     """Read ranges of any alignment, also across the end of the file."""
     start = rng.randrange(len(wanted) + 1)
     size = rng.choice((1, 3, 4096, 70000, 300000))
-    file = os.open(at, os.O_RDONLY)
-    try:
+    with opened(at, os.O_RDONLY) as file:
         return os.pread(file, size, start) == wanted[start:start + size]
-    finally:
-        os.close(file)
 
 
 def read_map(at, wanted, rng):
@@ -97,11 +94,10 @@ class Readers(unittest.TestCase):
             mount = mountlib.Foreground(self.source, '-d')
             with mount as (at, _):
                 log = f'/proc/self/fd/{mount.err.fileno()}'  # reopened for a separate offset
-                file = os.open(os.path.join(at, name), os.O_RDONLY)
-                size, before = os.fstat(file).st_size, mountlib.get(log).count(b'GETATTR')
-                self.assertEqual(sum(map(len, iter(partial(os.read, file, 4096), b''))), size)
-                self.assertLess(mountlib.get(log).count(b'GETATTR') - before, 10, name)  # one a second, if this is slow
-                os.close(file)
+                with opened(os.path.join(at, name), os.O_RDONLY) as file:
+                    size, before = os.fstat(file).st_size, mountlib.get(log).count(b'GETATTR')
+                    self.assertEqual(sum(map(len, iter(partial(os.read, file, 4096), b''))), size)
+                    self.assertLess(mountlib.get(log).count(b'GETATTR') - before, 10, name)  # one a second, if this is slow
 
     def test_clone_fd(self):
         self.race('-o', 'clone_fd,max_threads=4')
@@ -185,12 +181,9 @@ class Generations(unittest.TestCase):
         """Return the nameless files that the daemon has open or mapped."""
         found = []
         for fd in os.listdir(f'/proc/{pid}/fd'):
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 found.append(os.readlink(f'/proc/{pid}/fd/{fd}'))
-            except FileNotFoundError:
-                pass
-        with open(f'/proc/{pid}/maps', encoding='utf-8') as lines:
-            found += lines.read().splitlines()
+        found += mountlib.get(f'/proc/{pid}/maps').decode().splitlines()
         return [name for name in found if '(deleted)' in name and 'model.gguf' in name]
 
     def test_old_files_are_let_go(self):

@@ -274,29 +274,14 @@ class Trust(Shelf):
     def test_a_directory_is_replaced(self):
         """Who is in a directory does not see what another one contains that is put in its place."""
         self.put('x/m.gguf')
-        with self.served() as at:
-            inside = os.open(at + '/x', os.O_RDONLY | os.O_DIRECTORY)
+        with self.served() as at, editlib.opened(at + '/x', os.O_RDONLY | os.O_DIRECTORY) as inside:
             secret = f'/proc/self/fd/{inside}/secret.gguf'
-            try:
-                os.rename(self.top + '/x', self.top + '/old')
-                self.put('x/secret.gguf', SECRET)
-                fails(errno.ESTALE, os.stat, secret)
-                fails(errno.ESTALE, os.listdir, inside)
-                self.assertEqual(os.listdir(at + '/x'), ['secret.gguf'])
-                fails(errno.ESTALE, os.stat, secret)
-            finally:
-                os.close(inside)
-
-
-def put_entries(folder):
-    """Make links to one file in memory, which is the fastest way to make that many names."""
-    mountlib.put(os.path.join(folder, 'first'), b'')
-    at = os.open(folder, os.O_RDONLY)
-    try:
-        for i in range(ENTRIES - 1):
-            os.link('first', str(i), src_dir_fd=at, dst_dir_fd=at)
-    finally:
-        os.close(at)
+            os.rename(self.top + '/x', self.top + '/old')
+            self.put('x/secret.gguf', SECRET)
+            fails(errno.ESTALE, os.stat, secret)
+            fails(errno.ESTALE, os.listdir, inside)
+            self.assertEqual(os.listdir(at + '/x'), ['secret.gguf'])
+            fails(errno.ESTALE, os.stat, secret)
 
 
 class Many(Shelf):
@@ -304,7 +289,10 @@ class Many(Shelf):
     def test_a_million_entries(self):
         """Names that are not models take memory only for a moment, and models are found."""
         with new_disk('tmpfs') as folder:
-            put_entries(folder)
+            mountlib.put(os.path.join(folder, 'first'), b'')
+            with editlib.opened(folder, os.O_RDONLY) as at:
+                for i in range(ENTRIES - 1):  # links to a file in memory: the fastest way to make that many names
+                    os.link('first', str(i), src_dir_fd=at, dst_dir_fd=at)
             mountlib.put(os.path.join(folder, 'm.gguf'), llama.image())
             with Mount(folder) as at:
                 self.assertEqual(os.listdir(at), ['m.gguf'])

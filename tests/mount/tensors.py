@@ -271,10 +271,9 @@ class Caches(Views):
         with mmap.mmap(writer, size) as mapped:
             mapped[4100:4104] = f32(-2)
             self.assertEqual(os.pread(reader, 12, 4096), f32(-1, -2, 1026))
-            other = os.open(place, os.O_RDWR)
-            os.pwrite(other, f32(-3), 4104)
-            self.assertEqual(mapped[4096:4108], f32(-1, -2, -3))
-            os.close(other)
+            with opened(place, os.O_RDWR) as other:
+                os.pwrite(other, f32(-3), 4104)
+                self.assertEqual(mapped[4096:4108], f32(-1, -2, -3))
             self.assertEqual(self.get('m.weight')[4096:4108], f32(-1, -2, -3))
         for fd in (reader, writer):
             os.close(fd)
@@ -321,12 +320,10 @@ class Caches(Views):
     def test_by_descriptor(self):
         """/proc/self/fd opens the same file again."""
         self.mount()
-        reader = os.open(self.tensor('a.weight', 'raw'), os.O_RDONLY)
-        with opened(f'/proc/self/fd/{reader}', os.O_RDWR) as fd:
+        with opened(self.tensor('a.weight', 'raw'), os.O_RDONLY) as reader, opened(f'/proc/self/fd/{reader}', os.O_RDWR) as fd:
             os.pwrite(fd, b'ABCDEF', 0)
             self.assertEqual(os.pread(fd, 10, 0), b'ABCDEF')
             os.close(os.open(f'/proc/self/fd/{fd}', os.O_RDONLY))
-        os.close(reader)
         self.set(b'a.weight', data=b'ABCDEF')
         self.assertEqual(self.get('a.weight'), b'ABCDEF')
         self.check()

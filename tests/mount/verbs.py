@@ -107,9 +107,8 @@ class Verbs(Case):
         """Write one value, through a handle and through a mapping."""
         values = BLOCK * 6
         values[70] = -100
-        fd = os.open(self.tensor('blocks', 'f32'), os.O_RDWR)
-        os.pwrite(fd, struct.pack('<f', -100), 4 * 70)
-        os.close(fd)
+        with editlib.opened(self.tensor('blocks', 'f32'), os.O_RDWR) as fd:
+            os.pwrite(fd, struct.pack('<f', -100), 4 * 70)
         self.set(b'blocks', data=self.blocks(values))
         yield
         mapped = np.memmap(self.tensor('floats', 'f32'), '<f4', mode='r+')
