@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* check/check: a model that follows every rule, and models that each break one rule; the report on
- * models that break many, and on files that cannot be parsed. */
+/* check/: a model that follows every rule, and models that each break one rule; the report on models
+ * that break many, and on files that cannot be parsed; cache sizes of published models, computed by
+ * hand; parsing and generating file names by the naming convention. */
 #include "cu_test.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,9 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "check/cache.h"
 #include "check/check.h"
+#include "check/filename.h"
 
 enum { F32 = 0, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2 };
 
@@ -455,4 +459,283 @@ TEST("the parser continues after a fault, and reports every one")
     gguf_free(g);
     s = source_mem(image, 30); /* the file ends inside a key, so nothing can be read */
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
+}
+
+/* ==== cache sizes ==== */
+
+/* A key without its architecture prefix. If `every` > 0, the value is an array with one item per
+ * layer: `number` for the last of every `every` layers, `other` for the rest. */
+struct key {
+    const char *name;
+    uint32_t number, every, other;
+};
+
+struct cache_row {
+    const char *arch;
+    uint32_t layers, context, width, heads, heads_kv, key; /* 0: the model lacks the key */
+    struct key more[3];
+    uint64_t token, whole;
+};
+
+#define WINDOW(n)                           \
+    {                                       \
+        "attention.sliding_window", n, 0, 0 \
+    }
+// clang-format off
+static const struct cache_row caches[] = {
+    /* the context times 32 layers * 8 heads * (128 + 128) * 2 bytes */
+    {"llama", 32, 8192, 4096, 32, 8, 0, {{0}}, 131072, 131072 * 8192ULL},
+    {"qwen2", 28, 32768, 3584, 28, 4, 0, {{0}}, 28 * 4 * 256 * 2, 28 * 4 * 256 * 2 * 32768ULL},
+    /* every head has its own keys */
+    {"phi2", 32, 2048, 2560, 32, 0, 0, {{0}}, 32 * 32 * 160 * 2, 32 * 32 * 160 * 2 * 2048ULL},
+    /* key_length differs from the head's share of the embedding */
+    {"qwen3", 36, 40960, 2560, 32, 8, 128, {{0}}, 36 * 8 * 256 * 2, 36 * 8 * 256 * 2 * 40960ULL},
+    /* 13 layers keep all 8192 positions; the other 13 keep only those in the window */
+    {"gemma2", 26, 8192, 2304, 8, 4, 256, {WINDOW(4096)}, 26 * 4 * 512 * 2, 13 * 4096ULL * (8192 + 4096)},
+    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all positions; the other 29 keep a window of 1024; a
+     * position takes 4096 bytes per layer */
+    {"gemma3", 34, 131072, 2560, 8, 4, 256, {WINDOW(1024)}, 34 * 4096, 4096ULL * (5 * 131072 + 29 * 1024)},
+    /* 12 layers of each kind; 8 heads of 64 + 64 take 2048 bytes */
+    {"gpt-oss", 24, 131072, 2880, 64, 8, 64, {WINDOW(128)}, 24 * 2048, 2048ULL * 12 * (131072 + 128)},
+    /* 10 of 40 layers keep all positions */
+    {"cohere2", 40, 8192, 4096, 32, 8, 128, {WINDOW(4096)}, 40 * 4096, 4096ULL * (10 * 8192 + 30 * 4096)},
+    /* 12 of 48 layers keep all positions; the others keep 8192 each */
+    {"llama4", 48, 262144, 5120, 40, 8, 128, {{0}}, 48 * 4096, 4096ULL * (12 * 262144ULL + 36 * 8192)},
+    /* the first of every four layers keeps all positions: 8 of 32 */
+    {"smallthinker", 32, 16384, 1536, 12, 2, 128, {WINDOW(4096)}, 32 * 1024, 1024ULL * (8 * 16384 + 24 * 4096)},
+    /* no window is declared, so all layers keep all positions */
+    {"olmo2", 32, 4096, 4096, 32, 0, 0, {{0}}, 32 * 32 * 256 * 2, 32 * 32 * 256 * 2 * 4096ULL},
+    /* latent attention without values: 27 layers * 1 head * (512 + 64) */
+    {"deepseek2", 27, 163840, 2048, 16, 1, 576, {{"attention.key_length_mla", 192, 0, 0}}, 27 * 576 * 2, 27 * 576 * 2 * 163840ULL},
+    /* the same model without latent attention: 16 heads of 192 and 128 */
+    {"deepseek2", 27, 163840, 2048, 16, 16, 192, {{"attention.value_length", 128, 0, 0}, {"attention.key_length_mla", 0, 0, 0}}, 27 * 16 * 320 * 2, 27 * 16 * 320 * 2 * 163840ULL},
+    /* the same, plus keys that select tokens: 61 * (576 + 128) */
+    {"deepseek32", 61, 163840, 7168, 128, 1, 576, {{"attention.key_length_mla", 192, 0, 0}, {"attention.indexer.key_length", 128, 0, 0}}, 61 * 704 * 2, 61 * 704 * 2 * 163840ULL},
+    /* 12 of 48 layers have attention, with 2 heads of 256 + 256 */
+    {"qwen3next", 48, 262144, 2048, 16, 2, 256, {{"full_attention_interval", 4, 0, 0}}, 12 * 2048, 12 * 2048 * 262144ULL},
+    /* according to the array, the last of every four layers has attention: 8 of 32 */
+    {"qwen35", 32, 262144, 2560, 16, 4, 256, {{"attention.recurrent_layers", 0, 4, 1}}, 8 * 4096, 8 * 4096 * 262144ULL},
+    /* 4 of 32 layers have KV heads, each 8 heads of 128 + 128 */
+    {"jamba", 32, 262144, 4096, 32, 0, 128, {{"attention.head_count_kv", 8, 8, 0}}, 4 * 4096, 4 * 4096 * 262144ULL},
+    /* the last of every eight of 80 layers has attention */
+    {"minimax-01", 80, 4096, 6144, 64, 8, 128, {{"attention.recurrent_layers", 0, 8, 1}}, 10 * 4096, 10 * 4096 * 4096ULL},
+    /* the last 15 of 35 layers share the caches of earlier layers; of the first 20, every fifth
+     * keeps all positions */
+    {"gemma3n", 35, 32768, 2048, 8, 2, 256, {WINDOW(512), {"attention.shared_kv_layers", 15, 0, 0}}, 20 * 2048, 2048ULL * (4 * 32768 + 16 * 512)},
+    /* the last of 47 layers is used only for prediction, so 46 count */
+    {"glm4moe", 47, 131072, 4096, 96, 8, 128, {{"nextn_predict_layers", 1, 0, 0}}, 46 * 4096, 46 * 4096 * 131072ULL},
+    /* the model does not declare which layers have windows */
+    {"exaone4", 64, 131072, 5120, 40, 8, 128, {WINDOW(4096)}, 64 * 4096, 0},
+    /* this architecture has no cache */
+    {"mamba", 48, 1048576, 2048, 0, 0, 0, {{0}}, 0, 0},
+    {"bert", 12, 512, 384, 12, 0, 0, {{0}}, 0, 0},
+};
+// clang-format on
+
+static void put_sized(struct build *b, const struct cache_row *row, const struct key *k)
+{
+    char name[80];
+    (void)snprintf(name, sizeof(name), "%s.%s", row->arch, k->name);
+    if (k->every == 0) {
+        build_u32(b, name, k->number);
+        return;
+    }
+    build_array(b, name, GGUF_I32, row->layers);
+    for (uint32_t i = 0; i < row->layers; i++)
+        build_item_num(b, GGUF_I32, (i + 1) % k->every == 0 ? k->number : k->other);
+}
+
+TEST("cache sizes of published models equal those computed by hand")
+{
+    for (size_t i = 0; i < sizeof(caches) / sizeof(caches[0]); i++) {
+        const struct cache_row *row = &caches[i];
+        const struct key plain[] = {{"block_count", row->layers, 0, 0},
+                                    {"context_length", row->context, 0, 0},
+                                    {"embedding_length", row->width, 0, 0},
+                                    {"attention.head_count", row->heads, 0, 0},
+                                    {"attention.head_count_kv", row->heads_kv, 0, 0},
+                                    {"attention.key_length", row->key, 0, 0}};
+        struct cache c = {0};
+        struct build b = build_of(3, false);
+        build_str(&b, "general.architecture", row->arch);
+        for (size_t k = 0; k < sizeof(plain) / sizeof(plain[0]); k++)
+            if (plain[k].number)
+                put_sized(&b, row, &plain[k]);
+        for (size_t k = 0; k < 3 && row->more[k].name; k++)
+            put_sized(&b, row, &row->more[k]);
+        bool valued = row->more[0].name && strstr(row->more[0].name, "value_length");
+        if (row->key && !valued)
+            put_sized(&b, row, &(struct key){"attention.value_length", row->key, 0, 0});
+        CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(cache_of(p.g, &c), row->token > 0);
+        CU_SAYS(c.token == row->token && c.whole == row->whole, "%s: %llu, %llu", row->arch,
+                (unsigned long long)c.token, (unsigned long long)c.whole);
+    }
+}
+
+/* ==== file names ==== */
+
+/* size, encoding, shard; "" if absent */
+static const struct {
+    const char *name;
+    const char *part[FILE_PARTS];
+} good[] = {
+    /* examples from the specification */
+    {"Mixtral-8x7B-v0.1-KQ2.gguf", {"8x7B", "KQ2", ""}},
+    {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf", {"100B", "Q4_0", "00003-of-00009"}},
+    {"Hermes-2-Pro-Llama-3-8B-v1.0-F16.gguf", {"8B", "F16", ""}},
+    {"Phi-3-mini-3.8B-ContextLength4k-instruct-v1.0.gguf", {"3.8B-ContextLength4k", "", ""}},
+    {"mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", {"27B", "Q4_K_M", ""}},
+    {"mmproj-Qwen2-VL-7B-v1.0-F16.gguf", {"7B", "F16", ""}},
+    /* other names */
+    {"A-7B-v1.gguf", {"7B", "", ""}},
+    {"A-7B-v1.2.3-LoRA.gguf", {"7B", "", ""}},
+    {"A-7B-v1-Q8_0-vocab.gguf", {"7B", "Q8_0", ""}},
+    {"A B-7B-v1.gguf", {"7B", "", ""}},
+    {"A-30B-A3B-Chat-2-v1.gguf", {"30B-A3B", "", ""}},
+    {"A-7B-v1-v2.gguf", {"7B", "", ""}},
+    {"A-7B-v1.0-v2.gguf", {"7B", "v2", ""}},
+    {"7B-8B-v1.gguf", {"8B", "", ""}},
+    {"mtp-7B-v1.gguf", {"7B", "", ""}},
+    {"mtp-A-7B-v1.gguf", {"7B", "", ""}},
+};
+
+static const char *const bad[] = {
+    "not-a-known-arrangement.gguf", /* from the specification */
+    "",
+    ".gguf",
+    "A-7B-v1",
+    "A-7B-v1.bin",
+    "A-7B.gguf",
+    "A-v1.gguf",
+    "7B-v1.gguf",
+    "A-7B-1.0.gguf",
+    "Hermes-2-Pro-Llama-3-8B-F16.gguf",
+    "Qwen2.5-7B-v1.gguf",
+    "A-7-v1.gguf",
+    "A-7BB-v1.gguf",
+    "A-7B-v1-LoRAx.gguf",
+    "A-7B-v1-Q8_0-0003-of-0009.gguf",
+    "A-7B-v1-F16-Q8.gguf",
+    "A_B-7B-v1.gguf",
+    "A-7B-C_D-v1.gguf",
+    "A-7B-v.gguf",
+    "A-7B-v1..gguf",
+    "A-7B-v1.x.gguf",
+    "A-x7B-v1.gguf",
+};
+
+TEST("names that follow the convention are parsed")
+{
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct text part[FILE_PARTS];
+        CU_ASSERT_TRUE_FATAL(file_name_parse(good[i].name, part));
+        for (int k = 0; k < FILE_PARTS; k++) {
+            const char *want = good[i].part[k];
+            CU_ASSERT_EQUAL(part[k].at != NULL, want[0] != '\0');
+            CU_ASSERT_TRUE(!part[k].at || text_is(part[k], want));
+        }
+    }
+}
+
+TEST("names that do not follow the convention are refused")
+{
+    struct text part[FILE_PARTS];
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CU_ASSERT_FALSE(file_name_parse(bad[i], part));
+    char dashes[600];
+    memset(dashes, '-', sizeof(dashes));
+    memcpy(dashes + sizeof(dashes) - 6, ".gguf", 6);
+    CU_ASSERT_FALSE(file_name_parse(dashes, part));
+}
+
+TEST("size labels are parsed")
+{
+    static const struct {
+        const char *label;
+        uint64_t experts;
+        double params;
+    } want[] = {{"7B", 0, 7e9},
+                {"3.8B", 0, 3.8e9},
+                {"8x7B", 8, 7e9},
+                {"100M", 0, 100e6},
+                {"1.5K-A2b", 0, 1500},
+                {"2T", 0, 2e12},
+                {"99999999999999999999999x7B", UINT64_MAX, 7e9}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        uint64_t experts = 99;
+        double params = 0;
+        struct text t = {want[i].label, strlen(want[i].label)};
+        CU_ASSERT_TRUE(file_size_parse(t, &experts, &params));
+        CU_ASSERT_EQUAL(experts, want[i].experts);
+        CU_ASSERT_TRUE(fabs(params / want[i].params - 1) < 1e-12);
+    }
+    uint64_t experts;
+    double params;
+    CU_ASSERT_FALSE(file_size_parse((struct text){"7Z", 2}, &experts, &params));
+    CU_ASSERT_FALSE(file_size_parse((struct text){"B", 1}, &experts, &params));
+}
+
+TEST("size labels are compared with the number of parameters")
+{
+    struct params dense = {7241732096, 7241732096, 0}, mixed = {46702792704, 7241732096, 8};
+    CU_ASSERT_TRUE(file_size_fits((struct text){"7B", 2}, &dense));
+    CU_ASSERT_FALSE(file_size_fits((struct text){"13B", 3}, &dense));
+    CU_ASSERT_FALSE(file_size_fits((struct text){"8x7B", 4}, &dense));
+    CU_ASSERT_TRUE(file_size_fits((struct text){"8x7B", 4}, &mixed));
+    CU_ASSERT_FALSE(file_size_fits((struct text){"4x7B", 4}, &mixed));
+    CU_ASSERT_TRUE(file_size_fits((struct text){"47B", 3}, &mixed));
+}
+
+/* ---- suggestions ---- */
+
+static void suggests(struct build *b, const char *want)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    struct text part[FILE_PARTS];
+    CLEANUP(parsed_free) struct parsed p = parse_build(b, 0);
+    file_name_suggest(p.g, &name);
+    buf_char(&name, '\0');
+    CU_ASSERT_STRING_EQUAL((const char *)name.data, want);
+    CU_ASSERT_TRUE(file_name_parse((const char *)name.data, part));
+}
+
+TEST("a name is suggested from the keys")
+{
+    struct build b = build_of(3, false);
+    suggests(&b, "model-0K-v1.0.gguf");
+
+    b = build_of(3, false);
+    build_text(&b, "general.name=My Model 7b v2.5 (beta)|>t F32 1000");
+    suggests(&b, "My-Model-v2-5-beta-1K-v1.0-F32.gguf");
+
+    b = build_of(3, false);
+    build_text(&b, "general.basename=Hermes 2 Pro|general.name=not this|general.size_label=1.1K|"
+                   "general.finetune=chat, 4k|general.version=2.1|general.file_type:u32=15|"
+                   "split.no:u16=2|split.count:u16=9|>t F32 1000");
+    suggests(&b, "Hermes-2-Pro-1.1K-chat-4k-v2.1-Q4_K_M-00003-of-00009.gguf");
+
+    b = build_of(3, false); /* a label that contradicts the parameter count */
+    build_text(&b, "general.type=adapter|general.version=new");
+    build_str(&b, "general.basename", "\xff/..");
+    build_text(&b, "general.architecture=llama|general.size_label=7B|>t 9999 1000 4000");
+    suggests(&b, "llama-1K-v1.0-LoRA.gguf");
+
+    b = build_of(3, false);
+    build_text(&b, "general.name=mistral|tokenizer.ggml.tokens:array=string[]");
+    suggests(&b, "mistral-0K-v1.0-vocab.gguf");
+}
+
+#define HEX16 "0123456789abcdef"
+
+/* A SHA-256 is recognised in upper or lower case, with or without ollama's prefix. 63 or 65 digits
+ * are not a hash. */
+TEST("names that are a hash are recognised")
+{
+    CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));
+    CU_ASSERT_TRUE(file_name_is_hash("sha256-" HEX16 HEX16 HEX16 "0123456789ABCDEF"));
+    CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 "0123456789abcde"));
+    CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16 "0"));
+    CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 "0123456789abcdeg"));
+    CU_ASSERT_FALSE(file_name_is_hash("sha256-"));
 }

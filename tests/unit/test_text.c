@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* text: metadata values as text and JSON, and back. */
+/* text, gguf/value: metadata values as text and JSON, and back; names of files; names of keys, and the
+ * types of standardized ones. */
 #include "cu_test.h"
 
 #include <cJSON.h>
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "build_gguf.h"
 #include "gguf/value.h"
 #include "soak.h"
 #include "text/json.h"
+#include "text/name.h"
 #include "text/number.h"
 #include "text/text.h"
 
@@ -513,4 +518,237 @@ TEST("random floats have the shortest text that reads back")
             CU_ASSERT_FALSE_FATAL(wide ? strtod(less, NULL) == d : strtof(less, NULL) == f);
         }
     }
+}
+
+/* ==== names of files ==== */
+
+static void encodes(const void *name, size_t n, const char *file)
+{
+    char got[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
+    size_t len = 12345;
+    CU_ASSERT_EQUAL(name_encode(name, n, got), strlen(file));
+    CU_ASSERT_STRING_EQUAL(got, file);
+    CU_ASSERT_EQUAL_FATAL(name_decode(file, back, &len), 0);
+    CU_ASSERT_EQUAL(len, n);
+    CU_ASSERT_EQUAL(memcmp(back, name, n), 0);
+}
+
+TEST("examples are encoded and decoded")
+{
+    encodes("general.architecture", 20, "general.architecture");
+    encodes("blk.0.attn_q.weight", 19, "blk.0.attn_q.weight");
+    encodes("a%b", 3, "a%25b");
+    encodes("a/b", 3, "a%2Fb");
+    encodes("\0", 1, "%00");
+    encodes("a\0", 2, "a%00");
+    encodes("\x01\x1f \x7f\x80\xff", 6, "%01%1F %7F\x80\xff");
+    encodes("\n", 1, "%0A");
+    encodes(".", 1, "%2E");
+    encodes("..", 2, "%2E%2E");
+    encodes("...", 3, "...");
+    encodes(".a", 2, ".a");
+    encodes("a.", 2, "a.");
+    encodes("", 0, "%");
+    encodes("%", 1, "%25");
+    encodes("%~", 2, "%25~");
+    encodes("%41", 3, "%2541");
+    encodes("h\xc3\xa9llo \xe4\xb8\xad", 10, "h\xc3\xa9llo \xe4\xb8\xad");
+    encodes("\xff\xfe", 2, "\xff\xfe");
+    encodes("\\ ~'\"$*?:;|<>", 13, "\\ ~'\"$*?:;|<>");
+}
+
+/* Set a name to n bytes: c at `at`, 'a' elsewhere. */
+static void fill(char *name, size_t n, size_t at, char c)
+{
+    memset(name, 'a', n);
+    if (at < n)
+        name[at] = c;
+}
+
+static bool is_cut(const char *file, size_t keep)
+{
+    char back[TREE_NAME_MAX + 1];
+    size_t n = strlen(file), len = 12345;
+    bool cut = n == keep + 18 && memcmp(file + keep, "%~", 2) == 0 &&
+               strspn(file + keep + 2, "0123456789abcdef") == 16;
+    return cut && name_decode(file, back, &len) == -ENAMETOOLONG && len == 12345;
+}
+
+TEST("a name over 255 bytes is truncated and hashed")
+{
+    char name[400], file[TREE_NAME_MAX + 1];
+    fill(name, 255, SIZE_MAX, 0);
+    CU_ASSERT_EQUAL(name_encode(name, 255, file), 255);
+    CU_ASSERT_EQUAL(memcmp(file, name, 255), 0);
+    fill(name, 256, SIZE_MAX, 0);
+    CU_ASSERT_EQUAL(name_encode(name, 256, file), 255);
+    CU_ASSERT_TRUE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(memcmp(file, name, 237), 0);
+    /* 253 bytes, one of them escaped, make 255; 254 would be too many. */
+    fill(name, 254, 100, '/');
+    CU_ASSERT_EQUAL(name_encode(name, 253, file), 255);
+    CU_ASSERT_FALSE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(name_encode(name, 254, file), 255);
+    CU_ASSERT_TRUE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(memcmp(file + 100, "%2Faa", 5), 0);
+}
+
+/* An escape that does not fit before the mark is omitted entirely. */
+TEST("an escape is never split")
+{
+    char name[400], file[TREE_NAME_MAX + 1];
+    for (size_t at = 230; at < 240; at++) {
+        fill(name, 300, at, '%');
+        size_t keep = at <= 234 ? 237 : at < 237 ? at : 237;
+        CU_ASSERT_EQUAL(name_encode(name, 300, file), keep + 18);
+        CU_ASSERT_TRUE(is_cut(file, keep));
+        CU_ASSERT_EQUAL(memchr(file, '%', keep) != NULL, at <= 234);
+    }
+    memset(name, 1, sizeof(name)); /* every byte is escaped: 79 escapes take 237 bytes */
+    CU_ASSERT_EQUAL(name_encode(name, 85, file), 255);
+    CU_ASSERT_FALSE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(name_encode(name, 86, file), 255);
+    CU_ASSERT_TRUE(is_cut(file, 237));
+}
+
+TEST("the hash covers the whole name and is fixed")
+{
+    char name[400], a[TREE_NAME_MAX + 1], b[TREE_NAME_MAX + 1];
+    fill(name, 300, SIZE_MAX, 0);
+    (void)name_encode(name, 300, a);
+    CU_ASSERT_STRING_EQUAL(a + 237, "%~96f84d96b9cfcfc7");
+    name[299] = 'b';
+    (void)name_encode(name, 300, b);
+    CU_ASSERT_STRING_NOT_EQUAL(a, b);
+    name[299] = 'a';
+    (void)name_encode(name, 301, b);
+    CU_ASSERT_STRING_NOT_EQUAL(a, b);
+    CU_ASSERT_EQUAL(memcmp(a, b, 237), 0);
+}
+
+TEST("all bytes survive a round trip")
+{
+    /* bytes drawn often */
+    static const char special[] = {'%', '/', '.', '\0', '~', '2', 'E', 0x7f, 0x1f, (char)0xff};
+    char name[64], file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
+    for (int i = 0; i < 50000; i++) {
+        size_t n = soak_draw(&state, 20), len = 12345;
+        for (size_t k = 0; k < n; k++)
+            name[k] = soak_draw(&state, 2) ? special[soak_draw(&state, sizeof(special))]
+                                           : (char)soak_draw(&state, 256);
+        size_t made = name_encode(name, n, file);
+        bool ok = made == strlen(file) && made > 0 && !strchr(file, '/') &&
+                  strcmp(file, ".") != 0 && strcmp(file, "..") != 0 &&
+                  name_decode(file, back, &len) == 0 && len == n && memcmp(back, name, n) == 0;
+        CU_ASSERT_TRUE_FATAL(ok);
+    }
+}
+
+/* A file name with a needless escape, or that cannot be a file's, is not the name of anything. */
+TEST("a name with a needless escape is not found")
+{
+    static const char *const files[] = {"%41", "%2e", "%2Ea", ".%2E", "..",  "a/b", "\x7f",
+                                        "%FF", "",    "%%",   "a%",   "%G0", "%~"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char back[TREE_NAME_MAX + 1];
+        size_t len = 12345;
+        CU_ASSERT_EQUAL(name_decode(files[i], back, &len), -ENOENT);
+        CU_ASSERT_EQUAL(len, 12345);
+    }
+}
+
+/* ==== names of keys ==== */
+
+static const struct key_row *find(const char *key)
+{
+    return key_find(key, strlen(key));
+}
+
+TEST("standardized keys have standard types")
+{
+    static const struct {
+        const char *key;
+        int type; /* -1: not standardized */
+        uint32_t elem;
+    } rows[] = {
+        {"general.architecture", GGUF_STRING, 0},
+        {"general.alignment", GGUF_U32, 0},
+        {"general.tags", GGUF_ARRAY, GGUF_STRING},
+        {"general.base_model.17.repo_url", GGUF_STRING, 0},
+        {"llama.context_length", GGUF_U32, 0},
+        {"gpt-oss.attention.head_count_kv", GGUF_U32, GGUF_I32},
+        {"qwen2.rope.freq_base", GGUF_F32, 0},
+        {"qwen2.rope.scaling.finetuned", GGUF_BOOL, 0},
+        {"rwkv7.wkv.head_size", GGUF_U32, 0},
+        {"tokenizer.ggml.tokens", GGUF_ARRAY, GGUF_STRING},
+        {"tokenizer.ggml.scores", GGUF_ARRAY, GGUF_F32},
+        {"tokenizer.ggml.token_type", GGUF_ARRAY, GGUF_I32},
+        {"tokenizer.chat_template", GGUF_STRING, 0},
+        {"tokenizer.chat_template.tool_use", GGUF_STRING, 0},
+        {"split.count", GGUF_U16, 0},
+        {"split.tensors.count", GGUF_I32, 0},
+        {"clip.vision.image_mean", GGUF_ARRAY, GGUF_F32},
+        {"my.key", -1, 0},
+        {"general", -1, 0},
+        {"general.block_count", -1, 0}, /* "general" is not an architecture */
+        {"tokenizer.vocab_size", -1, 0},
+        {"llama.context_length.x", -1, 0},
+        {"llama.context_lengt", -1, 0},
+        {".context_length", -1, 0},
+        {"general.base_model.x.name", -1, 0},
+        {"general.base_model..name", -1, 0},
+        {"tokenizer.chat_template.", -1, 0},
+        {"", -1, 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct key_row *row = find(rows[i].key);
+        CU_ASSERT_EQUAL(row ? (int)row->type : -1, rows[i].type);
+        CU_ASSERT_TRUE(!row || row->elem == rows[i].elem);
+    }
+}
+
+TEST("a row accepts only its types")
+{
+    const struct key_row *count = find("llama.block_count"),
+                         *heads = find("x.attention.head_count"),
+                         *tokens = find("tokenizer.ggml.tokens");
+    CU_ASSERT_FALSE(key_type_fits(count, GGUF_U64, 0));
+    CU_ASSERT_FALSE(key_type_fits(count, GGUF_I32, 0));
+    CU_ASSERT_FALSE(key_type_fits(count, GGUF_ARRAY, GGUF_I32));
+    CU_ASSERT_TRUE(key_type_fits(heads, GGUF_U32, 0));
+    /* In per-layer arrays, llama.cpp refuses every integer type but these two. */
+    for (uint32_t elem = 0; elem < GGUF_VALUE_TYPES; elem++) {
+        const bool fits = elem == GGUF_U32 || elem == GGUF_I32;
+        CU_ASSERT_EQUAL(key_type_fits(heads, GGUF_ARRAY, elem), fits);
+        CU_ASSERT_EQUAL(key_type_fits(find("x.attention.recurrent_layers"), GGUF_ARRAY, elem),
+                        fits || elem == GGUF_BOOL);
+        CU_ASSERT_EQUAL(key_type_fits(find("x.swiglu_clamp_exp"), GGUF_ARRAY, elem),
+                        elem == GGUF_F32);
+    }
+    CU_ASSERT_FALSE(key_type_fits(tokens, GGUF_STRING, 0));
+    CU_ASSERT_FALSE(key_type_fits(tokens, GGUF_ARRAY, GGUF_I32));
+}
+
+TEST("only valid key names are accepted")
+{
+    static const char *const lower_snake[] = {"general.name", "a", "a.0._b"},
+                             *const valid[] = {"gpt-oss.block_count",
+                                               "tokenizer.chat_template.toolUse"},
+                             *const invalid[] = {"",    ".",   ".a",      "a.",   "a..b",     "a b",
+                                                 "a/b", "a\n", "a.b:u32", "a.b~", "a\xc3\xa9"};
+    for (size_t i = 0; i < COUNT(lower_snake); i++)
+        CU_ASSERT_TRUE(key_lower_snake(lower_snake[i], strlen(lower_snake[i])));
+    for (size_t i = 0; i < COUNT(valid); i++) {
+        CU_ASSERT_TRUE(key_valid(valid[i], strlen(valid[i])));
+        CU_ASSERT_FALSE(key_lower_snake(valid[i], strlen(valid[i])));
+    }
+    for (size_t i = 0; i < COUNT(invalid); i++)
+        CU_ASSERT_FALSE(key_valid(invalid[i], strlen(invalid[i])));
+    CU_ASSERT_FALSE(key_valid("a\0b", 3));
+    /* A key that is too long is not standardized, even if its beginning is. */
+    CLEANUP(free_it) char *key = malloc(KEY_MAX + 1);
+    memset(key, 'k', KEY_MAX + 1);
+    (void)memcpy(key, "tokenizer.chat_template.", 24);
+    CU_ASSERT_TRUE(key_valid(key, KEY_MAX) && key_find(key, KEY_MAX));
+    CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1) || key_find(key, KEY_MAX + 1));
 }
