@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "quant/quant.h"
+#include "quant/f16.h"
 
 static void count(const struct gguf_format *fmt, struct buf *to, uint64_t n)
 {
@@ -88,9 +89,7 @@ void build_u32(struct build *b, const char *key, uint32_t v)
 
 void build_f32(struct build *b, const char *key, float v)
 {
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof(bits));
-    build_num(b, key, GGUF_F32, bits);
+    build_num(b, key, GGUF_F32, f32_bits(v));
 }
 
 void build_str(struct build *b, const char *key, const char *text)

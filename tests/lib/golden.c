@@ -313,20 +313,26 @@ void golden_values(float *dst, size_t n, uint32_t id, enum golden_kind kind, uin
             dst[i] = one[kind](&seed);
 }
 
+double golden_error(const float *x, const float *y, size_t n, const float *weight, size_t columns)
+{
+    double off = 0, all = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double w = weight ? (double)weight[i % columns] : 1, e = (double)x[i] - (double)y[i];
+        off += w * e * e;
+        all += w * (double)x[i] * (double)x[i];
+    }
+    return sqrt(off / all);
+}
+
 static bool near_enough(const struct golden_encode *g, const struct quant_type *t, const float *x,
                         const uint8_t *raw)
 {
     const size_t n = (size_t)g->blocks * t->block_len;
-    double off = 0, all = 0;
     CLEANUP(free_ptr) float *y = malloc(n * sizeof(float));
     if (!y)
         return false;
     t->decode(raw, g->blocks, y);
-    for (size_t i = 0; i < n; i++) {
-        off += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
-        all += (double)x[i] * (double)x[i];
-    }
-    return sqrt(off / all) <= 1.01 * g->error;
+    return golden_error(x, y, n, NULL, 1) <= 1.01 * g->error;
 }
 
 bool golden_encode_check(const struct golden_encode *g, const struct quant_type *t)
@@ -381,9 +387,8 @@ void golden_table(const struct golden_weighed *g, float *values, float *importan
 double golden_weighed_error(const struct golden_weighed *g, const struct quant_type *t,
                             const float *values, const float *importances)
 {
-    const size_t n = g->columns / t->block_len;
-    double off = 0, all = 0;
-    CLEANUP(free_ptr) float *y = malloc(g->columns * sizeof(float));
+    const size_t n = g->columns / t->block_len, all = (size_t)g->rows * g->columns;
+    CLEANUP(free_ptr) float *y = malloc(all * sizeof(float));
     CLEANUP(free_ptr) uint8_t *raw = malloc(n * t->block_bytes);
     if (!y || !raw)
         return -1;
@@ -391,14 +396,9 @@ double golden_weighed_error(const struct golden_weighed *g, const struct quant_t
         const float *x = values + r * g->columns;
         if (t->encode(x, g->importances ? importances : NULL, n, raw) != n)
             return -1;
-        t->decode(raw, n, y);
-        for (size_t i = 0; i < g->columns; i++) {
-            const double w = (double)importances[i], e = (double)x[i] - (double)y[i];
-            off += w * e * e;
-            all += w * (double)x[i] * (double)x[i];
-        }
+        t->decode(raw, n, y + r * g->columns);
     }
-    return sqrt(off / all);
+    return golden_error(values, y, all, importances, g->columns);
 }
 
 const struct quant_importances *golden_needed(const struct quant_type *t)

@@ -78,10 +78,9 @@ extern const size_t n_golden_weighed;
 
 /* Generate the values, and the importances for a row (all 1 without importances). */
 void golden_table(const struct golden_weighed *g, float *values, float *importances);
-/*
- * Return sqrt(sum(w * (x - y)^2) / sum(w * x^2)), where y is x encoded and decoded, or a negative
- * number if the type cannot encode the table.
- */
+/* Return sqrt(sum(w * (x - y)^2) / sum(w * x^2)). weight NULL: all equally. */
+double golden_error(const float *x, const float *y, size_t n, const float *weight, size_t columns);
+/* Return that error of the table encoded and decoded; negative if the type cannot encode it. */
 double golden_weighed_error(const struct golden_weighed *g, const struct quant_type *t,
                             const float *values, const float *importances);
 

@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "gguf/value.h"
 #include "text/text.h"
+#include "quant/f16.h"
 
 #define FIRST "model-00001-of-00002.gguf"
 #define SECOND "model-00002-of-00002.gguf"
@@ -57,12 +58,8 @@ static struct content make_second(unsigned tensors)
 static void put_tensors(struct build *b, bool large)
 {
     uint8_t values[24];
-    for (unsigned i = 0; i < 6; i++) {
-        float value = (float)(i + 1);
-        uint32_t bits;
-        memcpy(&bits, &value, 4);
-        put_u32(values + (size_t)4 * i, bits, b->fmt.big);
-    }
+    for (unsigned i = 0; i < 6; i++)
+        put_u32(values + (size_t)4 * i, f32_bits((float)(i + 1)), b->fmt.big);
     build_tensor(b, "a", I8, SHAPE(8), "abcdefgh", 8);
     build_tensor(b, "b", F32, SHAPE(3, 2), values, 24);
     build_tensor(b, "c", I8, SHAPE(4), "wxyz", 4);
@@ -186,12 +183,9 @@ static void put_tensor(const struct gguf *g, const struct gguf_tensor *t, const 
         script_model_brief(out, bytes, (size_t)t->nbytes);
     else if (t->type_id != F32)
         buf_printf(out, "%llu", (unsigned long long)t->nbytes);
-    for (uint64_t at = 0; t->type_id == F32 && at < t->nbytes; at += 4) {
-        uint32_t bits = get_u32(bytes + at, g->fmt.big);
-        float value;
-        memcpy(&value, &bits, 4);
-        buf_printf(out, "%s%g", at ? "," : "", (double)value);
-    }
+    for (uint64_t at = 0; t->type_id == F32 && at < t->nbytes; at += 4)
+        buf_printf(out, "%s%g", at ? "," : "",
+                   (double)f32_from_bits(get_u32(bytes + at, g->fmt.big)));
     buf_char(out, ' ');
 }
 

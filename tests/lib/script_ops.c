@@ -14,6 +14,7 @@
 #include "script_run.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
+#include "quant/f16.h"
 
 struct script_op *script_ops;
 
@@ -299,12 +300,8 @@ enum { FLOATS = 64 };
 static size_t floats_of(const char *text, uint8_t bytes[4 * FLOATS])
 {
     size_t n = 0;
-    for (char *end; *text && n < FLOATS; text = end + strspn(end, " "), n++) {
-        float value = strtof(text, &end);
-        uint32_t bits;
-        memcpy(&bits, &value, 4);
-        put_u32(bytes + 4 * n, bits, false);
-    }
+    for (char *end; *text && n < FLOATS; text = end + strspn(end, " "), n++)
+        put_u32(bytes + 4 * n, f32_bits(strtof(text, &end)), false);
     return 4 * n;
 }
 
@@ -383,30 +380,18 @@ OP(truncate, 2, 2)
     return forget_then(r, &e, w, tree_truncate_unopened(r->t, e.node, number(r, arg[1]), &w->wait));
 }
 
-OP(rm, 1, 1)
-{
-    uint64_t dir;
-    const char *name;
-    int got = parent_of(r, arg[0], &dir, &name);
-    return got < 0 ? got : tree_unlink(r->t, dir, name);
-}
-
-OP(rmdir, 1, 1)
-{
-    uint64_t dir;
-    const char *name;
-    int got = parent_of(r, arg[0], &dir, &name);
-    return got < 0 ? got : tree_rmdir(r->t, dir, name);
-}
-
-OP(mkdir, 1, 1)
-{
-    struct tree_entry e;
-    uint64_t dir;
-    const char *name;
-    int got = parent_of(r, arg[0], &dir, &name);
-    return got < 0 ? got : tree_mkdir(r->t, dir, name, &e);
-}
+/* A call on a name in its directory. */
+#define NAME_OP(op, call)                            \
+    OP(op, 1, 1)                                     \
+    {                                                \
+        uint64_t dir;                                \
+        const char *name;                            \
+        int got = parent_of(r, arg[0], &dir, &name); \
+        return got < 0 ? got : (call);               \
+    }
+NAME_OP(rm, tree_unlink(r->t, dir, name))
+NAME_OP(rmdir, tree_rmdir(r->t, dir, name))
+NAME_OP(mkdir, tree_mkdir(r->t, dir, name, &(struct tree_entry){0}))
 
 static int rename_path(struct run *r, char **arg, unsigned flags, struct tree_wait *w)
 {

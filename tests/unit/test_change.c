@@ -15,14 +15,12 @@
 #include "quant/types.h"
 
 /* The model used by all tests: keys a, b and c, then two special keys and two of ggufs' own. */
-static struct gguf *model(uint8_t **image)
+static struct gguf *model(void)
 {
-    size_t n;
     struct build b = build_of(3, false);
     build_text(&b, "a:u32=1|b=two|c:u32=3|general.architecture=test|general.alignment:u32=64|"
                    "split.no:u16=0|ggufs.reserve=   ");
-    *image = build_finish(&b, &n);
-    return gguf_in(*image, n);
+    return gguf_of(&b);
 }
 
 /*
@@ -158,8 +156,7 @@ static void check_row(const struct gguf *g, const struct row *row)
 
 TEST("operations keep places; invalid ones are refused")
 {
-    CLEANUP(free_it) uint8_t *image;
-    CLEANUP(gguf_drop) struct gguf *g = model(&image);
+    CLEANUP(gguf_drop) struct gguf *g = model();
     for (size_t i = 0; i < COUNT(rows); i++)
         check_row(g, &rows[i]);
 }
@@ -178,8 +175,7 @@ static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t
 
 TEST("general.alignment is a u32 power of two from 8 to 2^20")
 {
-    CLEANUP(free_it) uint8_t *image;
-    CLEANUP(gguf_drop) struct gguf *g = model(&image);
+    CLEANUP(gguf_drop) struct gguf *g = model();
     uint64_t got;
     for (uint64_t v = 1; v <= (uint64_t)1 << 21; v *= 2) {
         bool good = v >= 8 && v <= (uint64_t)1 << 20;
@@ -199,8 +195,7 @@ TEST("general.alignment is a u32 power of two from 8 to 2^20")
 
 TEST("names are neither empty nor too long")
 {
-    CLEANUP(free_it) uint8_t *image;
-    CLEANUP(gguf_drop) struct gguf *g = model(&image);
+    CLEANUP(gguf_drop) struct gguf *g = model();
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     memset(buf_extend(&name, EDIT_MAX_KEY + 1), 'k', EDIT_MAX_KEY + 1);
     CLEANUP(edit_change_free) struct edit_change c;
@@ -282,15 +277,12 @@ TEST("a refused edit changes nothing")
 
 static void split_by(const char *key)
 {
-    CLEANUP(gguf_drop) struct gguf *g;
     struct edit_change c;
     struct err e = {0};
-    size_t n;
     struct build b = build_of(3, false);
     build_num(&b, key, GGUF_U16, 2);
     build_tensor(&b, "a", F32, SHAPE(1), "abcd", 4);
-    CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
-    g = gguf_in(image, n);
+    CLEANUP(gguf_drop) struct gguf *g = gguf_of(&b);
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, &e), -EOPNOTSUPP);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "merge"));

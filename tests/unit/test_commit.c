@@ -93,19 +93,14 @@ static void meddle(const struct fixture *x, int fd, int how)
     CU_ASSERT_EQUAL(renameat(x->dir, "other", x->dir, NAME), 0);
 }
 
-static void replace(void *x)
-{
-    meddle(x, -1, REPLACED);
-}
+struct meddler {
+    const struct fixture *x;
+    int how;
+};
 
-static void put_pipe(void *x)
+static void meddle_now(void *arg)
 {
-    meddle(x, -1, PIPED);
-}
-
-static void remove_model(void *x)
-{
-    meddle(x, -1, REMOVED);
+    meddle(((struct meddler *)arg)->x, -1, ((struct meddler *)arg)->how);
 }
 
 /* The model is replaced while it is opened: the file that then has the name is opened. */
@@ -113,10 +108,8 @@ TEST("a model is replaced while it is opened")
 {
     static const struct {
         const char *before;
-        void (*hook)(void *arg);
-        int want;
-    } rows[] = {
-        {"flock", replace, 0}, {"flock", remove_model, -ENOENT}, {"openat", put_pipe, -EINVAL}};
+        int how, want;
+    } rows[] = {{"flock", REPLACED, 0}, {"flock", REMOVED, -ENOENT}, {"openat", PIPED, -EINVAL}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         CLEANUP(teardown) struct fixture x = setup();
         struct faultsys fs;
@@ -124,8 +117,8 @@ TEST("a model is replaced while it is opened")
         struct stat st;
         faultsys_init(&fs, FAULT_NONE, 0, 0);
         fs.before = rows[i].before;
-        fs.hook = rows[i].hook;
-        fs.arg = &x;
+        fs.hook = meddle_now;
+        fs.arg = &(struct meddler){&x, rows[i].how};
         int r = edit_file_open(&f, &fs.sys, x.dir, NAME, true, NULL);
         CU_ASSERT_EQUAL(r, rows[i].want);
         if (r == 0) {

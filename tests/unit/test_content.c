@@ -58,28 +58,17 @@ TEST("the size of a shape is computed, or its fault named")
 
 /* ---- logs ---- */
 
-static uint8_t byte_of(uint64_t at)
-{
-    return (uint8_t)(at * 31 + at / 256);
-}
+enum { BYTES = 60, LOG = 500 };
 
-static struct log *made(size_t n)
+static struct log *made(void)
 {
-    struct log *log = NULL;
-    uint8_t *bytes = malloc(n + 1);
-    int fd = memfd_create("log", MFD_CLOEXEC);
-    CU_ASSERT_TRUE_FATAL(fd >= 0 && bytes);
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = byte_of(i);
-    CU_ASSERT_EQUAL_FATAL(pwrite(fd, bytes, n, 0), (ssize_t)n);
-    CU_ASSERT_EQUAL_FATAL(log_make(fd, &log, NULL), 0);
-    free(bytes);
+    static const uint8_t bytes[LOG];
+    struct log *log = memory_draft(bytes, LOG);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(log);
     return log;
 }
 
 /* ---- pieces ---- */
-
-enum { BYTES = 60, LOG = 500 };
 
 /* Where a byte of a tensor is stored; log NULL: in the base. */
 struct place {
@@ -156,7 +145,7 @@ static void check(const struct tensor_content *k, const struct place *shown, siz
 
 TEST("random pieces over earlier ones give the bytes of a plain array")
 {
-    struct log *logs[2] = {made(LOG), made(LOG)};
+    struct log *logs[2] = {made(), made()};
     for (int i = 0; i < 400; i++) {
         struct place shown[BYTES] = {{0}};
         struct tensor_content *old = NULL, *now = NULL;
@@ -183,7 +172,7 @@ TEST("random pieces over earlier ones give the bytes of a plain array")
 
 TEST("invalid pieces are refused")
 {
-    CLEANUP(log_drop) struct log *log = made(LOG);
+    CLEANUP(log_drop) struct log *log = made();
     const struct {
         struct tensor_piece piece[2];
         size_t n;

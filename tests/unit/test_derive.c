@@ -17,14 +17,10 @@
 #include "derive/task.h"
 #include "derive/work.h"
 #include "quant/types.h"
+#include "soak.h"
+#include "quant/f16.h"
 
 /* ---- statistics ---- */
-
-static uint32_t draw(uint32_t *state)
-{
-    *state = *state * 1664525 + 1013904223;
-    return *state >> 8;
-}
 
 /* Return the moments of n floats, added in stretches of the given length, which must not affect the
  * result. */
@@ -51,10 +47,10 @@ TEST("moments do not depend on the lengths of stretches")
     enum { N = 100003 };
     CLEANUP(free_it) float *x = malloc(N * sizeof(*x));
     long double sum = 0, squares = 0;
-    uint32_t state = 1;
+    uint64_t state = 1;
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
     for (size_t i = 0; i < N; i++) {
-        x[i] = 10000 + (float)draw(&state) * 0x1p-24f;
+        x[i] = 10000 + (float)soak_draw(&state, 1 << 24) * 0x1p-24f;
         sum += (long double)x[i];
     }
     for (size_t i = 0; i < N; i++)
@@ -255,14 +251,12 @@ TEST("pixels have the mean squares of their values")
     float room[PICTURE_ROOM];
     CLEANUP(free_it) float *v = malloc(N * sizeof(*v));
     CLEANUP(free_it) uint8_t *stored = malloc(N * sizeof(*v));
-    uint32_t state = 3;
+    uint64_t state = 3;
     CU_ASSERT_PTR_NOT_NULL_FATAL(v);
     CU_ASSERT_PTR_NOT_NULL_FATAL(stored);
     for (size_t i = 0; i < N; i++) {
-        uint32_t bits;
-        v[i] = (float)(draw(&state) & 0xfff) / 256;
-        memcpy(&bits, &v[i], sizeof(bits));
-        put_u32(stored + 4 * i, bits, false);
+        v[i] = (float)soak_draw(&state, 1 << 12) / 256;
+        put_u32(stored + 4 * i, f32_bits(v[i]), false);
     }
     for (size_t i = 0; i < 7; i++) {
         struct picture p = picture_with(columns[i], N / columns[i]);
@@ -304,12 +298,8 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
     struct build b = build_of(3, false);
     float *x = malloc(large * sizeof(*x));
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
-    for (uint64_t i = 0; i < large; i++) {
-        uint32_t bits;
-        float v = (float)(i % 1000);
-        memcpy(&bits, &v, sizeof(bits));
-        put_u32(&x[i], bits, false); /* as in the file, on any machine */
-    }
+    for (uint64_t i = 0; i < large; i++) /* as in the file, on any machine */
+        put_u32(&x[i], f32_bits((float)(i % 1000)), false);
     for (uint32_t i = 0; i < tensors; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "t%u", i);

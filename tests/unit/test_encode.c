@@ -629,17 +629,6 @@ static void fill_weighed(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* Return the error of the 256 values that start at `at`, all weighted equally. */
-static double error_of(size_t at)
-{
-    double off = 0, all = 0;
-    for (size_t i = at; i < at + 256; i++) {
-        off += pow((double)values[i] - (double)back[i], 2);
-        all += pow((double)values[i], 2);
-    }
-    return sqrt(off / all);
-}
-
 static void encode_weighed(const struct quant_type *t, size_t n, const float *weight, uint8_t *dst)
 {
     CU_ASSERT_EQUAL(t->encode(values, weight, n / t->block_len, dst), n / t->block_len);
@@ -671,8 +660,9 @@ TEST("values of every magnitude are encoded")
             if (r == 0)
                 t->decode(raw, 256 / t->block_len, back);
             CU_ASSERT_TRUE(r || quant_all_finite((const uint8_t *)back, 256));
-            CU_ASSERT_TRUE(r || error_of(0) <= (e < -12 ? 1.0001 : is_point(t->id) ? 0.6 : 0.45));
-            CU_ASSERT_TRUE(r || e < -14 || error_of(0) < 0.99);
+            const double error = golden_error(values, back, 256, NULL, 1);
+            CU_ASSERT_TRUE(r || error <= (e < -12 ? 1.0001 : is_point(t->id) ? 0.6 : 0.45));
+            CU_ASSERT_TRUE(r || e < -14 || error < 0.99);
         }
     }
 }

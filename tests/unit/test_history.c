@@ -289,10 +289,8 @@ static struct gguf *odd_model(enum odd odd)
     for (size_t i = 0; i < 4 && odd != NO_KEYS; i++)
         build_str(&b, keys[odd == BACKWARDS ? 3 - i : i], odd == BACKWARDS && i % 2 ? "y" : "x");
     if (odd == PLAIN) {
-        build_text(&b, "split.count=odd|a.nan:f32=0x7fc01234|a.bool:bool=7");
-        build_array(&b, "a.nested", GGUF_ARRAY, 1);
-        build_item_array(&b, GGUF_I16, 1);
-        build_item_num(&b, GGUF_I16, 3);
+        build_text(&b, "split.count=odd|a.nan:f32=0x7fc01234|a.bool:bool=7|"
+                       "a.nested:array=array[i16[3]]");
         build_str_n(&b, "no dots, / and \n", "\xff\x00\n", 3);
         build_str(&b, "ggufs.reserve", "     ");
     }

@@ -17,6 +17,7 @@
 #include "model/imatrix.h"
 #include "model/npy.h"
 #include "quant/types.h"
+#include "quant/f16.h"
 
 enum { F32 = 0 };
 
@@ -29,11 +30,8 @@ static struct parsed with_arch(const char *arch, const char *key, bool tokens)
     if (arch)
         build_str(&b, "general.architecture", arch);
     build_u32(&b, key, 7);
-    if (tokens) {
-        build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 3);
-        for (int i = 0; i < 3; i++)
-            build_item_str(&b, "t");
-    }
+    if (tokens)
+        build_text(&b, "tokenizer.ggml.tokens:array=string[t,t,t]");
     return parse_build(&b, 0);
 }
 
@@ -159,11 +157,8 @@ static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 static void add(struct build *b, const char *name, uint64_t n, const float *v)
 {
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, v + i, sizeof(bits));
-        buf_uint(&bytes, bits, 4, b->fmt.big);
-    }
+    for (uint64_t i = 0; i < n; i++)
+        buf_uint(&bytes, f32_bits(v[i]), 4, b->fmt.big);
     build_tensor(b, name, 0, &n, 1, bytes.data, bytes.len);
 }
 
@@ -255,11 +250,8 @@ static void put_row(struct buf *b, const char *name, uint32_t calls, uint32_t n,
     buf_str(b, name ? name : "");
     buf_uint(b, calls, 4, false);
     buf_uint(b, n, 4, false);
-    for (uint32_t i = 0; i < n && v; i++) {
-        uint32_t bits;
-        memcpy(&bits, v + i, sizeof(bits));
-        buf_uint(b, bits, 4, false);
-    }
+    for (uint32_t i = 0; i < n && v; i++)
+        buf_uint(b, f32_bits(v[i]), 4, false);
 }
 
 TEST("files in the older list format are read")

@@ -228,11 +228,7 @@ TEST("empty, long and binary names are accepted")
 TEST("arrays may be nested up to the limit")
 {
     struct build b = build_of(3, true);
-    build_array(&b, "k", GGUF_ARRAY, 1);
-    for (int i = 0; i < GGUF_MAX_DEPTH - 2; i++)
-        build_item_array(&b, GGUF_ARRAY, 1);
-    build_item_array(&b, GGUF_U8, 1);
-    build_item_num(&b, GGUF_U8, 42);
+    build_text(&b, "k:array=array[array[array[array[array[array[array[u8[42]]]]]]]]");
     CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     key_is(p.g, "k", "[[[[[[[[42]]]]]]]]");
 }
@@ -245,12 +241,10 @@ TEST("tensors with zero or many dimensions, or several blocks, are accepted")
     for (int i = 0; i < GGUF_MAX_DIMS; i++)
         many[i] = i < 3 ? 2 : 1;
     struct build b = build_of(3, false);
-    build_text(&b, ">scalar F32 -|>zero F32 0");
-    build_tensor(&b, "zero rows", Q4_0, (uint64_t[]){32, 0}, 2, NULL, 0);
-    build_tensor(&b, "rows of zero", Q4_0, (uint64_t[]){0, 7}, 2, NULL, 0);
-    build_tensor(&b, "five", F16, (uint64_t[]){1, 2, 3, 4, 5}, 5, NULL, 240);
+    build_text(&b, ">scalar F32 -|>zero F32 0|>zero_rows Q4_0 32x0|>rows_of_zero Q4_0 0x7|"
+                   ">five F16 1x2x3x4x5");
     build_tensor(&b, "many", I8, many, GGUF_MAX_DIMS, NULL, 8);
-    build_tensor(&b, "blocks", Q8_0, (uint64_t[]){64, 3}, 2, NULL, 204);
+    build_text(&b, ">blocks Q8_0 64x3");
     CLEANUP(parsed_free) struct parsed p = parse_build(&b, 0);
     static const uint64_t n_elem[] = {1, 0, 0, 0, 120, 8, 192};
     static const uint64_t nbytes[] = {4, 0, 0, 0, 240, 8, 204};

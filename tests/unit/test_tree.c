@@ -18,6 +18,7 @@
 #include "live/judge.h"
 #include "tree/files.h"
 #include "tree_image.h"
+#include "quant/f16.h"
 
 enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, I16 = 25, NO_SUCH = 9999 };
 
@@ -56,6 +57,13 @@ static void lists(const struct tree_image *m, const char *path, const char *want
 {
     CLEANUP(free_it) char *got = image_list(m, path);
     CU_ASSERT_STRING_EQUAL(got, want);
+}
+
+static void shows(const struct tree_image *m, const char *path, const char *want)
+{
+    size_t n;
+    CLEANUP(free_it) char *text = image_text(m, path, &n);
+    CU_ASSERT_STRING_EQUAL(text, want);
 }
 
 /* What is listed with which views; LONG: the name of 300 bytes. */
@@ -152,13 +160,8 @@ TEST("a model without keys and tensors is shown")
     CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     lists(&m, "tensors", "");
     lists(&m, "metadata", "");
-    size_t n;
-    char *text = image_text(&m, "metadata.json", &n);
-    CU_ASSERT_STRING_EQUAL(text, "{\n}\n");
-    free(text);
-    text = image_text(&m, "tensors.json", &n);
-    CU_ASSERT_STRING_EQUAL(text, "[\n]\n");
-    free(text);
+    shows(&m, "metadata.json", "{\n}\n");
+    shows(&m, "tensors.json", "[\n]\n");
 }
 
 /* ---- attributes ---- */
@@ -431,9 +434,7 @@ TEST("statfs is that of the disk")
 
 static void put_f32(uint8_t *dst, float v, bool big)
 {
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof(bits));
-    put_u32(dst, bits, big);
+    put_u32(dst, f32_bits(v), big);
 }
 
 /* Write n floats: 0, 0.5, 1, ... */
@@ -756,13 +757,6 @@ static struct tree_image large(const struct tree_options *o)
     build_tensor(&b, "a", F32, (uint64_t[]){3 * PAGE}, 1, NULL, 12 * PAGE);
     build_tensor(&b, "q", Q8_0, (uint64_t[]){32 * BLOCKS}, 1, NULL, Q8_BYTES);
     return image_open(&b, o);
-}
-
-static void shows(const struct tree_image *m, const char *path, const char *want)
-{
-    size_t n;
-    CLEANUP(free_it) char *text = image_text(m, path, &n);
-    CU_ASSERT_STRING_EQUAL(text, want);
 }
 
 static size_t offset_of(const struct tree_image *m, const char *path)
