@@ -278,7 +278,7 @@ static int f_openat(const struct sys *s, int dir, const char *name, int flags, m
     FAULT(nameless || flags & O_CREAT ? "create" : "openat", dir);
     note_name(s, dir, name);
     self(s)->loose |= !(flags & O_NOFOLLOW) || !(flags & O_CREAT) != !(flags & O_EXCL);
-    int no = nameless ? self(s)->no_tmpfile : flags & O_CREAT ? self(s)->no_create : 0;
+    int no = nameless ? self(s)->lacks.no_tmpfile : flags & O_CREAT ? self(s)->lacks.no_create : 0;
     if (no)
         return no;
     int fd = real->openat(real, dir, name, flags, mode);
@@ -303,8 +303,8 @@ static int f_close(const struct sys *s, int fd)
 static ssize_t f_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
 {
     FAULT("pread", fd);
-    if (self(s)->no_read && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY)
-        return self(s)->no_read;
+    if (self(s)->lacks.no_read && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY)
+        return self(s)->lacks.no_read;
     return real->pread(real, fd, dst, shorten(s, n), off);
 }
 
@@ -392,8 +392,8 @@ static int f_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
 static ssize_t f_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
 {
     FAULT("flistxattr", fd);
-    if (self(s)->no_list)
-        return self(s)->no_list;
+    if (self(s)->lacks.no_list)
+        return self(s)->lacks.no_list;
     return real->flistxattr(real, fd, dst, n);
 }
 
@@ -419,12 +419,12 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
     FAULT("rename", dir);
     note_name(s, dir, from);
     note_name(s, dir, to);
-    if ((fs->no_exchange || fs->no_replace) && flags)
+    if ((fs->no_exchange || fs->lacks.no_replace) && flags)
         return -EINVAL;
-    if (fs->no_rename)
-        return fs->no_rename;
-    if (fs->no_replace && real->unlinkat(real, dir, to) == 0)
-        return fs->no_replace;
+    if (fs->lacks.no_rename)
+        return fs->lacks.no_rename;
+    if (fs->lacks.no_replace && real->unlinkat(real, dir, to) == 0)
+        return fs->lacks.no_replace;
     char kept[64] = "";
     if (fs->mode == FAULT_POWER && !flags)
         keep(fs, dir, to, kept);
@@ -442,7 +442,7 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
     struct faultsys *fs = self(s);
     FAULT("unlinkat", dir);
     note_name(s, dir, name);
-    if (fs->sticky && fs->fresh >= 0)
+    if (fs->lacks.sticky && fs->fresh >= 0)
         return 0;
     char kept[64] = "";
     if (fs->mode == FAULT_POWER)

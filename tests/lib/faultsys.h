@@ -37,6 +37,17 @@ enum fault_mode {
     FAULT_POWER,  /* see above */
 };
 
+/* Calls that a store other than a disk can lack: the error that each returns, or 0. */
+struct fault_lacks {
+    int no_tmpfile; /* creating a file without a name */
+    int no_create;  /* creating a file with a name */
+    int no_list;    /* listing extended attributes */
+    int no_read;    /* reading through a writable descriptor */
+    int no_rename;
+    int no_replace; /* renaming over a file; the file then disappears, as on SMB */
+    bool sticky;    /* a created file keeps its name while it is open */
+};
+
 struct faultsys {
     struct sys sys; /* must come first: the table that the tested code gets */
     enum fault_mode mode;
@@ -53,14 +64,7 @@ struct faultsys {
     bool full;        /* the file system has no free blocks */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */
-    /* Calls that a store other than a disk can lack: the error that each returns, or 0. */
-    int no_tmpfile; /* creating a file without a name */
-    int no_create;  /* creating a file with a name */
-    int no_list;    /* listing extended attributes */
-    int no_read;    /* reading through a writable descriptor */
-    int no_rename;
-    int no_replace;     /* renaming over a file; the file then disappears, as on SMB */
-    bool sticky;        /* a created file keeps its name while it is open */
+    struct fault_lacks lacks;
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */
     const char *before; /* name of a call: hook runs once, before such a call */

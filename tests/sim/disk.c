@@ -320,7 +320,7 @@ void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigne
     fs->room = roomy;
     fs->clone = features & CLONES;
     fs->no_exchange = features & NO_EXCHANGE;
-    fs->no_tmpfile = features & NO_NAMELESS ? -EOPNOTSUPP : 0;
+    fs->lacks.no_tmpfile = features & NO_NAMELESS ? -EOPNOTSUPP : 0;
     fs->no_range = features & NO_RANGE ? -EXDEV : 0;
     inherit(folder);
     disk_mend();

@@ -205,10 +205,10 @@ TEST("a file that changed is not replaced, even at the last moment")
 /* What stands in the way of an edit, and its result: then nothing changes, and no file is left. */
 static const struct obstacle {
     enum edit_strategy how;
-    size_t len;  /* of the new text; 9000: the data moves */
-    int no_file; /* errors of the file system: see faultsys.h */
-    int no_rename, no_replace, no_seek;
-    bool full, sticky, link, other_plan;
+    size_t len; /* of the new text; 9000: the data moves */
+    struct fault_lacks lacks;
+    int no_seek;
+    bool full, link, other_plan;
     const char *backup; /* LONG: a name that is too long */
     int want;
     const char *says;
@@ -224,8 +224,8 @@ static const struct obstacle {
     {EDIT_AUTO, 9000, .full = true, .want = -ENOSPC, .says = "in place"},
     {EDIT_AUTO, 2900, .full = true, .want = 0},
     /* names cannot be removed; a rename over the model removes it */
-    {EDIT_COPY, 10, .sticky = true, .no_rename = -EIO, .want = -EIO},
-    {EDIT_COPY, 10, .no_replace = -EACCES, .want = -EACCES, .says = "the new file is ."},
+    {EDIT_COPY, 10, .lacks.sticky = true, .lacks.no_rename = -EIO, .want = -EIO},
+    {EDIT_COPY, 10, .lacks.no_replace = -EACCES, .want = -EACCES, .says = "the new file is ."},
     /* holes cannot be searched for */
     {EDIT_COPY, 10, .no_seek = -EIO, .want = -EIO},
     {EDIT_COPY, 10, .no_seek = -EINVAL, .want = 0},
@@ -254,9 +254,7 @@ static void check_obstacle(const struct obstacle *o)
     longest[NAME_MAX] = '\0';
     scene_begin(&s, o->how, o->len);
     s.fs.full = o->full;
-    s.fs.sticky = o->sticky;
-    s.fs.no_rename = o->no_rename;
-    s.fs.no_replace = o->no_replace;
+    s.fs.lacks = o->lacks;
     seek_error = o->no_seek;
     if (o->no_seek)
         s.fs.sys.seek = weak_seek;
@@ -268,7 +266,7 @@ static void check_obstacle(const struct obstacle *o)
     int r = scene_commit(&s);
     CU_SAYS(r == o->want, "%zu: %d, %s\n", (size_t)(o - obstacles), r, s.e.msg);
     CU_ASSERT_TRUE(!o->says || strstr(s.e.msg, o->says));
-    if (!o->no_replace) /* else the new file stays under its own name */
+    if (!o->lacks.no_replace) /* else the new file stays under its own name */
         CU_ASSERT_TRUE(r == 0 ? is_new(&s.x, &s.d) : is_old(&s.x));
     CU_ASSERT_EQUAL(files_in(s.x.dir), 2 + o->link);
     CU_ASSERT_TRUE(!o->full || r < 0 || s.res.strategy == EDIT_INPLACE);
@@ -324,22 +322,21 @@ TEST("a backup is complete or absent")
 /* A store and the results of its probes, in order. Probing ends at the first failure. */
 static const struct weak_store {
     const char *name;
-    int no_tmpfile, no_create, no_list, no_read, no_rename, no_replace;
-    bool sticky;
+    struct fault_lacks lacks;
     int result;       /* 0 for any error that may be temporary */
     unsigned created; /* files created */
 } stores[] = {
-    {"a disk", 0, 0, 0, 0, 0, 0, false, 0, 0},
-    {"no attributes", 0, 0, -EOPNOTSUPP, 0, 0, 0, false, 0, 0},
-    {"no files without a name", -EOPNOTSUPP, 0, 0, 0, 0, 0, false, 0, 2},
-    {"an old kernel", -EISDIR, 0, 0, 0, 0, 0, false, 0, 2},
-    {"names that stay", -EOPNOTSUPP, 0, 0, 0, 0, 0, true, 0, 2},
-    {"reading fails", -EOPNOTSUPP, 0, 0, -EPERM, 0, 0, true, -EPERM, 0},
-    {"listing fails", -EOPNOTSUPP, 0, -EIO, 0, 0, 0, true, -EIO, 0},
-    {"no new files", -EOPNOTSUPP, -EROFS, 0, 0, 0, 0, false, -EROFS, 0},
-    {"no room", -ENOSPC, -ENOSPC, 0, 0, 0, 0, false, 0, 0},
-    {"no renaming", -EOPNOTSUPP, 0, 0, 0, -ENOSYS, 0, true, -ENOSYS, 2},
-    {"SMB", -EOPNOTSUPP, 0, 0, 0, 0, -EACCES, false, -EACCES, 2},
+    {"a disk", {0, 0, 0, 0, 0, 0, false}, 0, 0},
+    {"no attributes", {0, 0, -EOPNOTSUPP, 0, 0, 0, false}, 0, 0},
+    {"no files without a name", {-EOPNOTSUPP, 0, 0, 0, 0, 0, false}, 0, 2},
+    {"an old kernel", {-EISDIR, 0, 0, 0, 0, 0, false}, 0, 2},
+    {"names that stay", {-EOPNOTSUPP, 0, 0, 0, 0, 0, true}, 0, 2},
+    {"reading fails", {-EOPNOTSUPP, 0, 0, -EPERM, 0, 0, true}, -EPERM, 0},
+    {"listing fails", {-EOPNOTSUPP, 0, -EIO, 0, 0, 0, true}, -EIO, 0},
+    {"no new files", {-EOPNOTSUPP, -EROFS, 0, 0, 0, 0, false}, -EROFS, 0},
+    {"no room", {-ENOSPC, -ENOSPC, 0, 0, 0, 0, false}, 0, 0},
+    {"no renaming", {-EOPNOTSUPP, 0, 0, 0, -ENOSYS, 0, true}, -ENOSYS, 2},
+    {"SMB", {-EOPNOTSUPP, 0, 0, 0, 0, -EACCES, false}, -EACCES, 2},
 };
 
 TEST("missing features of a store are found, and no file is left")
@@ -348,13 +345,7 @@ TEST("missing features of a store are found, and no file is left")
         const struct weak_store *w = &stores[i];
         CLEANUP(scene_end) struct scene s;
         scene_begin(&s, EDIT_COPY, 10);
-        s.fs.no_tmpfile = w->no_tmpfile;
-        s.fs.no_create = w->no_create;
-        s.fs.no_list = w->no_list;
-        s.fs.no_read = w->no_read;
-        s.fs.no_rename = w->no_rename;
-        s.fs.no_replace = w->no_replace;
-        s.fs.sticky = w->sticky;
+        s.fs.lacks = w->lacks;
         int r = edit_try(&s.f, true, &s.e);
         CU_SAYS(r == w->result, "%s: %d, %s\n", w->name, r, s.e.msg);
         CU_ASSERT_TRUE(r == 0 || s.e.code == r);
@@ -369,7 +360,7 @@ static bool try_at(unsigned n, int error, int no_tmpfile)
     struct scene s;
     scene_begin(&s, EDIT_COPY, 10);
     faultsys_init(&s.fs, FAULT_FAIL, n, error);
-    s.fs.no_tmpfile = no_tmpfile;
+    s.fs.lacks.no_tmpfile = no_tmpfile;
     (void)edit_try(&s.f, true, NULL);
     const bool hit = s.fs.hit;
     CU_ASSERT_TRUE(files_in(s.x.dir) == 1 && is_old(&s.x));

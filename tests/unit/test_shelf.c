@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "build_gguf.h"
+#include "model_dir.h"
 #include "shelf/manifest.h"
 #include "shelf/place.h"
 #include "shelf/shelf.h"
 
-static char top[] = "/tmp/ggufs-shelf-XXXXXX";
+static char top[64];
 static int dir;
 static struct shelf *shelf;
 static struct tree_entry second;
@@ -28,9 +28,7 @@ static void put(const char *name)
     struct build b = build_of(3, false);
     build_str(&b, "general.architecture", "llama");
     CLEANUP(free_it) uint8_t *image = build_finish(&b, &n);
-    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    CU_ASSERT_EQUAL_FATAL(write(fd, image, n), (ssize_t)n);
-    (void)close(fd);
+    put_file(dir, name, image, n);
 }
 
 /* Called once, when the rights of a file are looked at. */
@@ -60,8 +58,7 @@ TEST("a model is replaced while it is looked up")
 {
     const struct shelf_options o = {0};
     struct tree_entry first, info;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
-    dir = open(top, O_RDONLY | O_DIRECTORY);
+    make_folder(top, &dir, "/tmp");
     put("m.gguf");
     CU_ASSERT_EQUAL_FATAL(shelf_open(top, &o, &shelf, NULL), 0);
     while_looked_at = replace_and_look;
@@ -69,9 +66,8 @@ TEST("a model is replaced while it is looked up")
     CU_ASSERT_EQUAL(first.node, second.node);
     CU_ASSERT_EQUAL(shelf_lookup(shelf, second.node, "info", &info), 0);
     shelf_close(shelf);
-    CU_ASSERT_EQUAL(unlinkat(dir, "m.gguf", 0), 0);
     (void)close(dir);
-    CU_ASSERT_EQUAL(rmdir(top), 0);
+    remove_tree(top);
 }
 
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
