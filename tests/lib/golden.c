@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "cu_main.h"
 
 const struct golden golden_figures[] = {
 #include "data/quant_golden.inc"
@@ -55,17 +56,12 @@ uint64_t golden_hash(const void *bytes, size_t n)
     return h;
 }
 
-static void free_ptr(void *p)
-{
-    free(*(void **)p);
-}
-
 bool golden_check(const struct golden *g, const struct quant_type *t)
 {
     const size_t raw_size = (size_t)g->blocks * t->block_bytes;
     const size_t values = (size_t)g->blocks * t->block_len;
-    CLEANUP(free_ptr) uint8_t *raw = malloc(raw_size);
-    CLEANUP(free_ptr) float *f = malloc(values * sizeof(float));
+    CLEANUP(free_it) uint8_t *raw = malloc(raw_size);
+    CLEANUP(free_it) float *f = malloc(values * sizeof(float));
     if (!raw || !f)
         return false;
     golden_bytes(raw, raw_size, g->seed);
@@ -328,7 +324,7 @@ static bool near_enough(const struct golden_encode *g, const struct quant_type *
                         const uint8_t *raw)
 {
     const size_t n = (size_t)g->blocks * t->block_len;
-    CLEANUP(free_ptr) float *y = malloc(n * sizeof(float));
+    CLEANUP(free_it) float *y = malloc(n * sizeof(float));
     if (!y)
         return false;
     t->decode(raw, g->blocks, y);
@@ -338,8 +334,8 @@ static bool near_enough(const struct golden_encode *g, const struct quant_type *
 bool golden_encode_check(const struct golden_encode *g, const struct quant_type *t)
 {
     const size_t n = (size_t)g->blocks * t->block_len, size = (size_t)g->blocks * t->block_bytes;
-    CLEANUP(free_ptr) float *x = malloc(n * sizeof(float));
-    CLEANUP(free_ptr) uint8_t *raw = malloc(size);
+    CLEANUP(free_it) float *x = malloc(n * sizeof(float));
+    CLEANUP(free_it) uint8_t *raw = malloc(size);
     if (!x || !raw)
         return false;
     golden_values(x, n, g->id, g->kind, g->seed);
@@ -388,8 +384,8 @@ double golden_weighed_error(const struct golden_weighed *g, const struct quant_t
                             const float *values, const float *importances)
 {
     const size_t n = g->columns / t->block_len, all = (size_t)g->rows * g->columns;
-    CLEANUP(free_ptr) float *y = malloc(all * sizeof(float));
-    CLEANUP(free_ptr) uint8_t *raw = malloc(n * t->block_bytes);
+    CLEANUP(free_it) float *y = malloc(all * sizeof(float));
+    CLEANUP(free_it) uint8_t *raw = malloc(n * t->block_bytes);
     if (!y || !raw)
         return -1;
     for (size_t r = 0; r < g->rows; r++) {

@@ -107,15 +107,6 @@ void script_model_drop(struct run *r)
 
 /* ---- read back ---- */
 
-static bool is_own(const char *key, size_t n)
-{
-    static const char *const whole[] = {"general.architecture", KEY_RESERVE};
-    for (size_t i = 0; i < COUNT(whole); i++)
-        if (n == strlen(whole[i]) && memcmp(key, whole[i], n) == 0)
-            return true;
-    return n > 6 && memcmp(key, "split.", 6) == 0;
-}
-
 static void put_key(const struct gguf *g, const struct gguf_kv *kv, struct buf *out)
 {
     char type[GGUF_TYPE_NAME_MAX];
@@ -137,11 +128,12 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out)
     struct source s = source_mem(bytes, n);
     if (gguf_parse(&s, 0, &g, NULL) < 0)
         return false;
+    const uint32_t first = gguf_find_key(g, "general.architecture", 20);
     for (uint32_t i = 0; i < g->n_kv; i++)
-        if (!is_own(gguf_key(g, &g->kv[i]), g->kv[i].key_len))
+        if (i != first && !edit_key_is_own(g, i))
             put_key(g, &g->kv[i], out);
     buf_char(out, '\0');
-    bool good = g->anomalies == 0 && gguf_find_key(g, "general.architecture", 20) == 0;
+    bool good = g->anomalies == 0 && first == 0;
     gguf_free(g);
     return good && buf_error(out) == 0;
 }

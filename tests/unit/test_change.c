@@ -211,13 +211,12 @@ enum { Q8_0 = 8, UNKNOWN = QUANT_N_TYPES };
 
 TEST("a refused edit changes nothing")
 {
-    struct fixture x;
-    struct edit_change c;
     struct err e;
     char name[70];
     memset(name, 'n', sizeof(name));
-    struct log *d = memory_draft(name, 64);
-    x = setup();
+    CLEANUP(log_drop) struct log *d = memory_draft(name, 64);
+    CLEANUP(teardown) struct fixture x = setup();
+    CLEANUP(edit_change_free) struct edit_change c;
     edit_change_init(&c, &(struct edit_base){.g = x.g});
     const char *a = gguf_name(x.g, &x.g->tensor[0]);
     size_t n = x.g->tensor[0].name_len;
@@ -272,26 +271,22 @@ TEST("a refused edit changes nothing")
 #undef REFUSED
     CU_ASSERT_TRUE(edit_change_is_empty(&c));
     CU_ASSERT_TRUE(edit_mark(&c) == 0 && c.tensors == 0);
-    edit_change_free(&c);
-    log_unref(d);
-    teardown(&x);
 }
 
 static void split_by(const char *key)
 {
-    struct edit_change c;
     struct err e = {0};
     struct build b = build_of(3, false);
     build_num(&b, key, GGUF_U16, 2);
     build_tensor(&b, "a", F32, SHAPE(1), "abcd", 4);
     CLEANUP(gguf_drop) struct gguf *g = gguf_of(&b);
+    CLEANUP(edit_change_free) struct edit_change c;
     edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, &e), -EOPNOTSUPP);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "merge"));
     struct tensor_shape one = {F32, 1, {1}};
     CU_ASSERT_EQUAL(edit_tensor_add(&c, "b", 1, &one, NULL, 0, 0, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(edit_tensor_rename(&c, "a", 1, "b", 1, &e), 0);
-    edit_change_free(&c);
 }
 
 TEST("files of a split model keep their numbers of tensors")

@@ -330,6 +330,11 @@ static void model_free(struct model *m)
     view_free(&m->view);
 }
 
+static void work_drop(struct work **w)
+{
+    work_free(*w);
+}
+
 static bool moments_of(struct work *w, const struct view *v, uint32_t i, struct moments *ret)
 {
     struct result *r = work_result(w, v, i, DERIVED_MOMENTS);
@@ -382,7 +387,7 @@ static int want(struct work *w, const struct view *v, enum derived what, uint32_
 TEST("many requests share one computation")
 {
     enum { TENSORS = 60, WISHES = 20 };
-    struct model m = model(TENSORS, 3000000, 0);
+    CLEANUP(model_free) struct model m = model(TENSORS, 3000000, 0);
     struct work *w = work_new();
     struct heard h = HEARD;
     struct moments got;
@@ -398,15 +403,14 @@ TEST("many requests share one computation")
     }
     work_free(w);
     CU_ASSERT_EQUAL(h.n, parked);
-    model_free(&m);
 }
 
 /* All kinds of results are requested together, each for a different tensor. Statistics use moments
  * that were kept. */
 TEST("all kinds of results are requested together")
 {
-    struct model m = model(3, 100000, 0);
-    struct work *w = work_new();
+    CLEANUP(model_free) struct model m = model(3, 100000, 0);
+    CLEANUP(work_drop) struct work *w = work_new();
     struct heard h = HEARD;
     unsigned parked = 0;
     for (enum derived what = DERIVED_MOMENTS; what <= DERIVED_PICTURE; what++)
@@ -416,16 +420,14 @@ TEST("all kinds of results are requested together")
     CU_ASSERT_EQUAL_FATAL(stats->bytes.len, STATS_TEXT);
     CU_ASSERT_EQUAL(memcmp(stats->bytes.data, "elements      100000  ", 22), 0);
     result_unref(stats);
-    work_free(w);
-    model_free(&m);
 }
 
 /* Of the pictures of a tensor's states only the most recent are kept. */
 TEST("of pictures, as many are kept as fit")
 {
     enum { STATES = 24 };
-    struct model m = model(1, 1 << 20, 0);
-    struct work *w = work_new();
+    CLEANUP(model_free) struct model m = model(1, 1 << 20, 0);
+    CLEANUP(work_drop) struct work *w = work_new();
     struct view view[STATES];
     size_t kept = 0, size = 1;
     for (uint32_t i = 0; i < STATES; i++) {
@@ -447,16 +449,14 @@ TEST("of pictures, as many are kept as fit")
         snapshot_unref(view[i].snap);
     }
     CU_ASSERT_EQUAL(kept, KEPT_BYTES / size);
-    work_free(w);
-    model_free(&m);
 }
 
 /* An interrupted request is answered at once; every waiting request is eventually answered. */
 TEST("an interrupted request is answered immediately")
 {
     enum { WISHES = 8 };
-    struct model m = model(2, 8000000, 0);
-    struct work *w = work_new();
+    CLEANUP(model_free) struct model m = model(2, 8000000, 0);
+    CLEANUP(work_drop) struct work *w = work_new();
     struct heard h[WISHES];
     int who[WISHES];
     for (unsigned round = 0; round < 20; round++) {
@@ -474,28 +474,24 @@ TEST("an interrupted request is answered immediately")
         work_free(w);
         w = work_new();
     }
-    work_free(w);
-    model_free(&m);
 }
 
 TEST("the end of the mount answers all requests")
 {
-    struct model m = model(2, 8000000, 0);
-    struct work *w = work_new();
+    CLEANUP(model_free) struct model m = model(2, 8000000, 0);
+    CLEANUP(work_drop) struct work *w = work_new();
     struct heard h = HEARD;
     int r = want(w, &m.view, DERIVED_STATS, 0, 2, &h, &h);
     work_stop(w);
     CU_ASSERT_EQUAL(h.n, r == WORK_PARKED ? 1 : 0);
     CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_STATS, 0, 2, &h, &h), -EINTR);
-    work_free(w);
-    model_free(&m);
 }
 
 /* Failures are not kept, and do not affect results that do not need the part that failed. */
 TEST("missing data fails only the results that need it")
 {
-    struct model m = model(3, 50, 32); /* t2 is missing */
-    struct work *w = work_new();
+    CLEANUP(model_free) struct model m = model(3, 50, 32); /* t2 is missing */
+    CLEANUP(work_drop) struct work *w = work_new();
     struct heard h = HEARD, other = HEARD;
     for (unsigned round = 1; round <= 2; round++) {
         CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 1, 3, &h, &h), WORK_PARKED);
@@ -503,6 +499,4 @@ TEST("missing data fails only the results that need it")
     }
     int r = want(w, &m.view, DERIVED_MOMENTS, 0, 2, &other, &other);
     CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&other, 1) : r, 0);
-    work_free(w);
-    model_free(&m);
 }

@@ -174,7 +174,10 @@ enum { KEYS = 9, EDITS = 24 };
 
 /* The keys of a model in order, with their values. */
 struct list {
-    unsigned n, key[KEYS], value[KEYS];
+    unsigned n;
+    struct {
+        unsigned key, value;
+    } at[KEYS + 1]; /* the last is for what moves */
 };
 
 static uint64_t state;
@@ -184,40 +187,33 @@ static void change_one(struct list *l)
     unsigned i = l->n ? soak_draw(&state, l->n) : 0, k = soak_draw(&state, KEYS),
              to = soak_draw(&state, l->n + 1), way = soak_draw(&state, 4);
     for (unsigned j = 0; j < l->n && way == 0; j++)
-        if (l->key[j] == k)
+        if (l->at[j].key == k)
             way = 1;
     if (way == 1 && l->n) {
-        l->value[i] = soak_draw(&state, 3);
+        l->at[i].value = soak_draw(&state, 3);
     } else if (way == 0) { /* add a key anywhere */
-        memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
-        memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
-        l->key[to] = k;
-        l->value[to] = soak_draw(&state, 3);
+        memmove(&l->at[to + 1], &l->at[to], (l->n - to) * sizeof(l->at[0]));
+        l->at[to].key = k;
+        l->at[to].value = soak_draw(&state, 3);
         l->n++;
-    } else if (l->n) { /* remove or move a key */
-        k = l->key[i];
-        unsigned value = l->value[i];
-        memmove(&l->key[i], &l->key[i + 1], (l->n - i - 1) * sizeof(k));
-        memmove(&l->value[i], &l->value[i + 1], (l->n - i - 1) * sizeof(k));
-        if (way == 2) {
-            l->n--;
-        } else {
-            l->key[l->n - 1] = k;
-            l->value[l->n - 1] = value;
-        }
+    } else if (l->n) { /* remove a key, or move it to the end */
+        l->at[KEYS] = l->at[i];
+        memmove(&l->at[i], &l->at[i + 1], (l->n - i - 1) * sizeof(l->at[0]));
+        l->at[l->n - 1] = l->at[KEYS];
+        l->n -= way == 2;
     }
 }
 
 /* own: include ggufs' own keys, which are not part of the history. */
 static struct gguf *model_of(const struct list *l, bool big, bool own)
 {
-    char name[16];
+    char name[24];
     struct build b = build_of(3, big);
     for (unsigned i = 0; i < l->n; i++) {
-        if (l->key[i] % 4 == 3 && !own)
-            continue;
-        (void)snprintf(name, sizeof(name), l->key[i] % 4 == 3 ? "split.%u" : "key.%u", l->key[i]);
-        build_u32(&b, name, l->value[i]);
+        const bool is_own = l->at[i].key % 4 == 3;
+        (void)snprintf(name, sizeof(name), is_own ? "split.%u" : "key.%u", l->at[i].key);
+        if (own || !is_own)
+            build_u32(&b, name, l->at[i].value);
     }
     return gguf_of(&b);
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "golden.h"
 #include "quant/set.h"
@@ -171,7 +172,7 @@ static void guarded_free(struct guarded *g)
  * one. */
 TEST("nothing outside the blocks is read, and nothing outside the floats is written")
 {
-    struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
+    CLEANUP(guarded_free) struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
     for (size_t s = 0; set_at(s); s++)
         for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
             const struct quant_type *t = &set_at(s)->types[id];
@@ -186,14 +187,12 @@ TEST("nothing outside the blocks is read, and nothing outside the floats is writ
                 CU_ASSERT_EQUAL(memcmp(out.first, out.end - 4 * values, 4 * values), 0);
             }
         }
-    guarded_free(&in);
-    guarded_free(&out);
 }
 
 /* Reading a range accesses no block outside it; all such blocks are in inaccessible pages. */
 TEST("a read accesses only the blocks of its range")
 {
-    struct guarded in = guarded_new(1 << 16);
+    CLEANUP(guarded_free) struct guarded in = guarded_new(1 << 16);
     for (size_t s = 0; set_at(s); s++) {
         quant_use(set_at(s));
         for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
@@ -219,5 +218,4 @@ TEST("a read accesses only the blocks of its range")
             CU_ASSERT_EQUAL(memcmp(out + 1, out + half, half - 1), 0);
         }
     }
-    guarded_free(&in);
 }
