@@ -293,14 +293,6 @@ class Foreground:
             raise AssertionError(f'exit status {status} after unmount')
 
 
-def leave_mounts_of_others():
-    """Unmount the copies of mounts made by other tests, in a private mount namespace. While the
-    copies exist, those daemons live."""
-    for at, kind, _, _ in list(mounts()):
-        if kind == 'fuse.ggufs':
-            subprocess.run(['umount', '--lazy', at], check=False)
-
-
 def clean_up():
     """Unmount, and kill every process that the tests have left: what waits for a mount ends only when the daemon has."""
     for at in reversed([row[0] for row in mounts()
@@ -352,17 +344,13 @@ def tests(module, names):
     os._exit(status if result.wasSuccessful() and not failed else 1)
 
 
-def home():
-    """Return where the directory of this run is made. Tests with other users need a directory that they can
-    enter, wherever the sources are: only root can enter /root."""
-    place = os.environ.get('GGUFS_TEST_DIR', tempfile.gettempdir())
-    return '/var/tmp' if os.getuid() == 0 and not enterable(place) else place
-
-
 def own_namespace():
-    """Run again in a private mount namespace, so that nothing can be left behind."""
+    """Run again in a private mount namespace, so that nothing can be left behind. Without the copies of other tests'
+    mounts there: while they exist, those daemons live."""
     if os.environ.get('GGUFS_OWN_NAMESPACE'):
-        leave_mounts_of_others()
+        for at, kind, _, _ in list(mounts()):
+            if kind == 'fuse.ggufs':
+                subprocess.run(['umount', '--lazy', at], check=False)
     elif has_namespaces():
         os.environ['GGUFS_OWN_NAMESPACE'] = '1'
         os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable, *sys.argv])
@@ -407,7 +395,10 @@ def main(program, *names):
         as_nobody(*names)
     sys.path.insert(0, os.path.dirname(program))
     module = importlib.import_module(os.path.basename(program).removesuffix('.py'))
-    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home()))
+    place = os.environ.get('GGUFS_TEST_DIR', tempfile.gettempdir())
+    if os.getuid() == 0 and not enterable(place):  # /root is only for root, and tests have other users
+        place = '/var/tmp'
+    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=place))
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # daemons and all the others become its children
     child = os.fork()
     if child == 0:

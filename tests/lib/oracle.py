@@ -111,18 +111,6 @@ def numpy_shape(tensor):
 # Decoders of values. Each converts rows of bytes (blocks x block size) to float32 (blocks x
 # elements).
 
-def half(column):
-    return np.ascontiguousarray(column).view('<f2').astype(np.float32)
-
-
-def decode_q8_0(block):
-    return half(block[:, :2]) * block[:, 2:].view(np.int8).astype(np.float32)
-
-
-def decode_bf16(block):
-    return (block.view('<u2').astype(np.uint32) << 16).view(np.float32)
-
-
 def plain(dtype):
     return lambda block: block.view(dtype).astype(np.float32)
 
@@ -130,9 +118,11 @@ def plain(dtype):
 # type id -> (decoder, positions of two-byte fields in the block; None: one number as wide as the
 # block)
 DECODERS = {
-    0: (plain('<f4'), None), 1: (plain('<f2'), None), 30: (decode_bf16, None),
+    0: (plain('<f4'), None), 1: (plain('<f2'), None),
+    30: (lambda block: (block.view('<u2').astype(np.uint32) << 16).view(np.float32), None),
     24: (plain('i1'), None), 25: (plain('<i2'), None), 26: (plain('<i4'), None),
-    27: (plain('<i8'), None), 28: (plain('<f8'), None), 8: (decode_q8_0, [0]),
+    27: (plain('<i8'), None), 28: (plain('<f8'), None),
+    8: (lambda block: plain('<f2')(np.ascontiguousarray(block[:, :2])) * plain('i1')(block[:, 2:]), [0]),
 }
 
 

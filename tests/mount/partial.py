@@ -11,6 +11,7 @@ import unittest
 
 import ggufmodel as gguf
 import mountlib
+from editlib import opened
 from ggufmodel import Tensor, Value
 from mountlib import fails
 
@@ -44,8 +45,7 @@ class Partial(unittest.TestCase):
         """Read in pieces of each size: all whole pages that exist, then EIO, and nothing else."""
         there = there // PAGE * PAGE
         for size in sizes:
-            with self.subTest(name=name, size=size):
-                fd = os.open(name, os.O_RDONLY)
+            with self.subTest(name=name, size=size), opened(name, os.O_RDONLY) as fd:
                 off = max(0, there - 50 * size)
                 while off < there:
                     got = os.pread(fd, size, off)
@@ -55,7 +55,6 @@ class Partial(unittest.TestCase):
                     fails(errno.EIO, os.pread, fd, size, at)
                 self.assertEqual(os.pread(fd, size, len(want)), b'')
                 self.assertEqual(os.fstat(fd).st_size, len(want))
-                os.close(fd)
         self.assertEqual(os.stat(name).st_size, len(want))
 
     def mapped(self, name, want, there):
