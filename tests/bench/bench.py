@@ -35,8 +35,6 @@ import llama
 import mountlib
 import samples
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = os.path.dirname(os.path.dirname(HERE))
 GGUFS = mountlib.GGUFS
 PROGRAMS = os.environ.get('BENCH_PROGRAMS', '.')
 KIB, MIB = 1 << 10, 1 << 20
@@ -159,7 +157,7 @@ def made(run, name, make):
 
 
 def by_script(run, name, script, *options):
-    return made(run, name, lambda new: quiet(sys.executable, os.path.join(SOURCE, script), *options, new))
+    return made(run, name, lambda new: quiet(sys.executable, os.path.join(mountlib.SOURCE, script), *options, new))
 
 
 def types(run, mib=None):

@@ -258,7 +258,10 @@ class Foreground:
         self.err = tempfile.TemporaryFile()
         self.process = subprocess.Popen([*self.command, self.at], stdin=subprocess.DEVNULL,
                                         stdout=self.err, stderr=self.err, env=environment())
-        self.wait_live()
+        while not mount_of(self.at):
+            if self.process.poll() is not None:
+                raise AssertionError(f'{self.command} did not mount: {self.log()}')
+            time.sleep(0.001)
         return self.at, self.process
 
     def begin(self, case):
@@ -269,12 +272,6 @@ class Foreground:
 
         case.addCleanup(kill)
         return self.__enter__()
-
-    def wait_live(self):
-        while not mount_of(self.at):
-            if self.process.poll() is not None:
-                raise AssertionError(f'{self.command} did not mount: {self.log()}')
-            time.sleep(0.001)
 
     def log(self):
         # The daemon shares the file's offset, so a seek would make it overwrite its first lines.

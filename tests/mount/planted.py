@@ -9,10 +9,9 @@ import unittest
 import editlib
 import mountlib
 import samples
-from mountlib import Foreground, Mount, run
+from mountlib import OTHER, Foreground, Mount, run
 
 ROOT = os.getuid() == 0
-OTHER = 65534  # an ordinary user
 JOURNAL = '.model.gguf.ggufs-journal'
 LEFTOVER = '.model.gguf.ggufs-abc123'
 

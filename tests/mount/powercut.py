@@ -72,14 +72,6 @@ def sectors(record, whole):
 
 # The pending writes that survive a cut: (writes, random, ranges never torn) -> writes.
 
-def leave_none(*_):
-    return []
-
-
-def leave_all(writes, *_):
-    return writes
-
-
 def leave_first(writes, rng, whole):
     """Leave a prefix, in order, with the last write torn."""
     count = rng.randrange(len(writes) + 1)
@@ -98,7 +90,7 @@ def leave_all_but_one(writes, rng, _):
     return writes[:lost] + writes[lost + 1:]
 
 
-LEAVE = (leave_none, leave_sectors, leave_first, leave_all_but_one, leave_sectors, leave_all)
+LEAVE = (lambda *_: [], leave_sectors, leave_first, leave_all_but_one, leave_sectors, lambda writes, *_: writes)
 
 
 class Recorder:
@@ -288,7 +280,7 @@ class PowerCut(unittest.TestCase):
             try:
                 self.check(recording, state, cut, number % 4 == 3)
             except Exception as e:  # also if it cannot be mounted
-                what = f'{recording.kind}, record {cut} of {len(log.records)}, {leave.__name__}'
+                what = f'{recording.kind}, record {cut} of {len(log.records)}, LEAVE[{number % len(LEAVE)}]'
                 raise AssertionError(f'{e}\n{self.keep(state, what)}') from e
             figure(f'disks after a power cut, {recording.kind}')
 
