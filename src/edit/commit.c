@@ -825,6 +825,14 @@ static int check_drafts(const struct edit_file *f, const struct edit_plan *p, st
 
 /* ---- in place ---- */
 
+static bool has_journal(const struct edit_file *f)
+{
+    char name[NAME_MAX + 1];
+    struct stat st;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0;
+}
+
 static int write_inplace(struct edit_file *f, const struct edit_plan *p, const struct edit_hooks *h,
                          struct edit_result *ret, struct err *e)
 {
@@ -841,8 +849,9 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
     if (r < 0) {
         (void)err_sys(e, r, "cannot write the model");
         (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
-        /* The edit is taken back only if it is certain that none of it was written. */
-        if (journal_compare(f, &k, NULL) == 0 && k.state != JOURNAL_VOID && !k.begun)
+        /* The edit is taken back only if it is certain that none of it was or will be written. */
+        if (journal_compare(f, &k, NULL) == 0 && k.state != JOURNAL_VOID && !k.begun &&
+            (journal_end(f, &k) == 0 || !has_journal(f)))
             return journal_cancel(f, &k, r, e);
         f->unfinished = ret->unfinished = true;
         return err_prefix(e, -EIO,

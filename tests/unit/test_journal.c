@@ -172,6 +172,44 @@ TEST("a journal that cannot be removed is not applied after a later edit")
     }
 }
 
+static ssize_t no_write(const struct sys *s, int fd, const void *p, size_t n, uint64_t off)
+{
+    struct stat st;
+    const bool journal = fstat(fd, &st) == 0 && (st.st_mode & 0777) == 0600;
+    return journal ? no_wipe(s, fd, p, n, off) : -EIO;
+}
+
+/* The disk fails while the model is written, and the journal cannot go either: what will be applied is
+ * not reported as taken back. */
+TEST("an edit whose journal stays is done, although none of it could be written")
+{
+    CLEANUP(teardown) struct fixture x = setup();
+    struct edit first, d, next;
+    struct edit_result res;
+    struct faultsys fs;
+    struct err e = {0};
+    make_edit(&first, x.g, x.old, x.old_n, EDIT_COPY, 'o', 10);
+    make_next(&d, &first, EDIT_INPLACE, 'n', 10);
+    make_next(&next, &d, EDIT_INPLACE, 'm', 10);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    struct edit_file f = open_model(&x, &fs.sys);
+    CU_ASSERT_EQUAL(commit(&f, &first, &res, NULL), 0);
+    CU_ASSERT_EQUAL(fchmod(f.fd, 0644), 0);
+    CU_ASSERT_EQUAL(edit_file_note(&f, NULL), 0);
+    fs.sys.unlinkat = no_unlink;
+    fs.sys.pwrite = no_write;
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EIO);
+    CU_ASSERT_TRUE(res.unfinished);
+    fs.sys.unlinkat = sys_libc.unlinkat;
+    fs.sys.pwrite = sys_libc.pwrite;
+    CU_ASSERT_EQUAL(commit(&f, &next, &res, &e), 0);
+    CU_ASSERT_TRUE(is_new(&x, &next));
+    edit_file_close(&f);
+    edit_done(&next);
+    edit_done(&d);
+    edit_done(&first);
+}
+
 /* ---- journals that do not fit ---- */
 
 /* Check the result of loading the journal: either 0 and this state, or -ESTALE and this message. */
