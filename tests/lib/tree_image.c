@@ -215,6 +215,14 @@ char *image_text(const struct tree_image *m, const char *path, size_t *n)
     return text;
 }
 
+void image_shows(const struct tree_image *m, const char *path, const char *want)
+{
+    size_t n;
+    char *text = image_text(m, path, &n);
+    CU_ASSERT_STRING_EQUAL(text, want);
+    free(text);
+}
+
 /* ---- edits ---- */
 
 int do_write(struct tree *t, const char *name, const void *text, size_t n)

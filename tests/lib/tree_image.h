@@ -52,6 +52,8 @@ int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bo
 char *image_list(const struct tree_image *m, const char *path);
 /* Read a whole file, NUL-terminated; *n is its length. The caller frees it. */
 char *image_text(const struct tree_image *m, const char *path, size_t *n);
+/* Check that it has this text. */
+void image_shows(const struct tree_image *m, const char *path, const char *want);
 
 /* ---- edits: with requests like the kernel's, which are waited for ---- */
 

@@ -158,7 +158,7 @@ static void check_lost(struct trial *t, struct edit_file *f, int r)
 /* Make call n fail, and check invariant C4 (edit/commit.h). brief: reads and writes are short. */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
-    struct trial t;
+    CLEANUP(end) struct trial t;
     struct faultsys fs;
     struct edit_result res;
     struct edit_file f;
@@ -195,7 +195,6 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     }
     edit_file_close(&f);
     CU_ASSERT_FALSE(is_locked(&t.x));
-    end(&t);
     return hit;
 }
 
@@ -236,7 +235,7 @@ static unsigned seen_unfinished;
  * reopened. */
 static bool break_at(const struct way *w, unsigned n, bool anew)
 {
-    struct trial t;
+    CLEANUP(end) struct trial t;
     struct faultsys fs;
     struct edit_result res;
     struct edit_recovered found;
@@ -263,7 +262,6 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
         check_next(&t.x, &f);
     }
     edit_file_close(&f);
-    end(&t);
     return fs.hit;
 }
 
@@ -304,7 +302,7 @@ static int status_of(pid_t child)
 /* C1: the process dies at call n. After recovery, the file is either the old or the new one. */
 static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64_t seed)
 {
-    struct trial t;
+    CLEANUP(end) struct trial t;
     struct faultsys fs;
     struct edit_recovered found;
     struct edit_file f;
@@ -342,7 +340,6 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     check_history(&t, landed, false);
     check_next(&t.x, &f);
     edit_file_close(&f);
-    end(&t);
     return status == FAULT_EXIT;
 }
 
@@ -391,11 +388,10 @@ static void run_pair(const struct fixture *x, const struct way *const way[2],
 
 static bool cut_pair(const struct way *const way[2], unsigned n, uint64_t seed)
 {
-    struct fixture x;
     struct edit d[2];
     struct edit_recovered found;
     struct err e = {0};
-    x = setup_tensors(0, 0);
+    CLEANUP(teardown) struct fixture x = setup_tensors(0, 0);
     make_edit(&d[0], x.g, x.old, x.old_n, way[0]->s, 'n', 100);
     make_edit(&d[1], d[0].p.next, d[0].image, (size_t)d[0].p.image->size, way[1]->s, 'm', 100);
     int *acked = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -416,7 +412,6 @@ static bool cut_pair(const struct way *const way[2], unsigned n, uint64_t seed)
     (void)munmap(acked, sizeof(int));
     edit_done(&d[0]);
     edit_done(&d[1]);
-    teardown(&x);
     return status == FAULT_EXIT;
 }
 

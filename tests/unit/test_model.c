@@ -72,10 +72,8 @@ static struct params params_of(const char *expert, bool arch, uint32_t experts)
         build_u32(&b, "llama.expert_count", experts);
     build_tensor(&b, "output.weight", F32, SHAPE(10), NULL, 40);
     build_tensor(&b, expert, F32, SHAPE(6, 5, 2), NULL, 240);
-    struct parsed p = parse_build(&b, 0);
-    struct params n = fact_params(p.g);
-    parsed_free(&p);
-    return n;
+    CLEANUP(gguf_drop) struct gguf *g = gguf_of(&b);
+    return fact_params(g);
 }
 
 TEST("parameters are counted in all experts and in one")

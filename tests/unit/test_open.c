@@ -70,14 +70,6 @@ static void end(struct tree *t)
     tree_close(t);
 }
 
-static void content_is(struct tree *t, const char *path, const char *want)
-{
-    const struct tree_image m = {.t = t};
-    size_t n;
-    CLEANUP(free_it) char *text = image_text(&m, path, &n);
-    CU_ASSERT_STRING_EQUAL(text, want);
-}
-
 /* ---- why a model cannot be edited ---- */
 
 static void opens_at(const char *path, const struct tree_options *o, const char *why)
@@ -248,7 +240,7 @@ TEST("the first edit takes the lock, unless another process holds it")
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EBUSY);
     error_has(t, "another process");
     CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: cannot be edited: another process"));
-    content_is(t, "metadata/a.b", "1\n");
+    image_shows(&(struct tree_image){.t = t}, "metadata/a.b", "1\n");
     tree_close(other);
     CU_ASSERT_FALSE(locked(&p));
     CU_ASSERT_EQUAL(do_sync(t), 0);
@@ -259,7 +251,7 @@ TEST("the first edit takes the lock, unless another process holds it")
     error_has(t, NULL);
     CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: metadata/a.b: changed"));
     CU_ASSERT_EQUAL(image_node(&m, "metadata/a.b"), node);
-    content_is(t, "metadata/a.b", "2\n");
+    image_shows(&(struct tree_image){.t = t}, "metadata/a.b", "2\n");
     end(t);
     CU_ASSERT_FALSE(locked(&p));
 }
@@ -276,7 +268,7 @@ TEST("a model that was replaced is not edited")
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
     error_has(t, "changed outside the mount");
     CU_ASSERT_FALSE(locked(&p));
-    content_is(t, "metadata/a.b", "1\n");
+    image_shows(&(struct tree_image){.t = t}, "metadata/a.b", "1\n");
     tree_close(t);
 }
 

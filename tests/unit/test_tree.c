@@ -59,13 +59,6 @@ static void lists(const struct tree_image *m, const char *path, const char *want
     CU_ASSERT_STRING_EQUAL(got, want);
 }
 
-static void shows(const struct tree_image *m, const char *path, const char *want)
-{
-    size_t n;
-    CLEANUP(free_it) char *text = image_text(m, path, &n);
-    CU_ASSERT_STRING_EQUAL(text, want);
-}
-
 /* What is listed with which views; LONG: the name of 300 bytes. */
 static const struct listing {
     unsigned views;
@@ -160,8 +153,8 @@ TEST("a model without keys and tensors is shown")
     CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
     lists(&m, "tensors", "");
     lists(&m, "metadata", "");
-    shows(&m, "metadata.json", "{\n}\n");
-    shows(&m, "tensors.json", "[\n]\n");
+    image_shows(&m, "metadata.json", "{\n}\n");
+    image_shows(&m, "tensors.json", "[\n]\n");
 }
 
 /* ---- attributes ---- */
@@ -772,8 +765,8 @@ static size_t offset_of(const struct tree_image *m, const char *path)
 static void header_works(const struct tree_image *m)
 {
     uint8_t byte[8];
-    shows(m, "metadata/general.name", "large\n");
-    shows(m, "tensors/q/type", "Q8_0\n");
+    image_shows(m, "metadata/general.name", "large\n");
+    image_shows(m, "tensors/q/type", "Q8_0\n");
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", 0, 8, byte), 8);
     CU_ASSERT_EQUAL(memcmp(byte, "GGUF\3\0\0\0", 8), 0);
     CU_ASSERT_EQUAL(image_stat(m, "tensors/q/raw").st_size, Q8_BYTES);
@@ -820,7 +813,7 @@ TEST("a file truncated while the tree is open gives EIO, and other reads succeed
     header_works(&m);
     /* Once the file has its bytes back, reads no longer return the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
-    shows(&m, "tensors/q/type", "Q8_0\n");
+    image_shows(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
     CU_ASSERT_EQUAL(image_bytes(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
 }
