@@ -38,6 +38,21 @@ static int find_shown(const struct live *l, const char *file, uint32_t *number)
     return o && o->gone ? -ENOENT : 0;
 }
 
+/* True if a tensor has this name, or an edit that is being written gives it to one. */
+static bool is_taken(const struct live *l, const char *file)
+{
+    char name[TREE_NAME_MAX + 1];
+    struct edit_tensor t;
+    uint32_t number;
+    size_t n;
+    if (find_shown(l, file, &number) == 0)
+        return true;
+    if (name_decode(file, name, &n) < 0 || !edit_tensor_find(&l->pending, name, n, &t))
+        return false;
+    const struct object *o = object_find(l, t.id.number);
+    return !o || !o->gone;
+}
+
 int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 {
     LOCKED(&l->lock);
@@ -228,10 +243,9 @@ static int set_name(struct object *o, const char *name, size_t n)
 int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 {
     char name[TREE_NAME_MAX + 1];
-    uint32_t other;
     size_t n;
     LOCKED(&l->lock);
-    int r = find_shown(l, file, &other) == 0 ? -EEXIST : decode_name(file, name, &n);
+    int r = is_taken(l, file) ? -EEXIST : decode_name(file, name, &n);
     if (r == 0 && l->stop)
         r = -EROFS;
     struct object *o = r == 0 ? object_get(l, atomic_fetch_add(&l->newest->numbers, 1)) : NULL;
@@ -500,7 +514,7 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
                        struct live_wait *w)
 {
     char name[TREE_NAME_MAX + 1];
-    uint32_t number, other;
+    uint32_t number;
     size_t n;
     LOCKED(&l->lock);
     if (flags & ~(unsigned)RENAME_NOREPLACE)
@@ -508,7 +522,7 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
     int r = find_shown(l, from, &number);
     if (r < 0 || (strcmp(from, to) == 0 && !(flags & RENAME_NOREPLACE)))
         return r;
-    if (find_shown(l, to, &other) == 0)
+    if (is_taken(l, to))
         return flags & RENAME_NOREPLACE ? -EEXIST : -ENOTEMPTY;
     r = decode_name(to, name, &n);
     struct object *o = object_get(l, number);

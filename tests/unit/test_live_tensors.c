@@ -489,6 +489,10 @@ static const struct script scripts[] = {
     {"a tensor that was removed stays removed if a rename to its name is refused", "tensors close",
      "rmdir /c; gone /c/raw; full; later 1; mv /a /c =ENOSPC; full no; gone /c/raw; later 3; fsync",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
+    {"a name that an interrupted rename is giving a tensor is taken", "tensors close",
+     "hold; & mv /c /n; held; interrupt; wait =EINTR; mkdir /n =EEXIST; go; fsync;"
+     "list / 'a b n z'; text /n/raw wxyz",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 n:I8:4=wxyz z:I8:20000=.{20000} "},
     {"a new tensor that cannot be written stays, and fsync tries again", "tensors auto close",
      "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; fail EIO; fsync =EIO;"
      "refused /n 'cannot'; list / 'a b c z n'; text /n/raw x; fail; fsync",
