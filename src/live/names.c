@@ -258,7 +258,7 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     const struct file *f = q->file;
     name_spare(l, q->to);          /* as a create does */
     if (!value_is_stored(l, from)) /* its text has not come yet */
-        return f->writers || f->pins > 1 ? 0 : err_set(e, -ENOENT, "the key is gone");
+        return f->writers || f->made || f->pins > 1 ? 0 : err_set(e, -ENOENT, "the key is gone");
     if (!value_is_stored(l, to)) {
         const int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
         return r < 0 ? r : 1;

@@ -199,8 +199,8 @@ static const struct script scripts[] = {
      A_NAME "a.count:f64=9.5 " A_OTHER A_LIST "a.new:u64=1 "},
     {"tar creates a key, sets its type and then writes it", NULL,
      "mknod a.new; type a.new u64; fsync; open A a.new w; write A '1'; close A; mknod a.made;"
-     "type a.made array[u8]; open A a.made w; close A; mknod a.lost; fsync; stat a.lost 0;"
-     "list a.name a.count a.other a.list a.new a.made a.lost",
+     "type a.made array[u8]; open A a.made w; close A; mknod a.loss; fsync; stat a.loss 0;"
+     "mv a.loss a.lost; list a.name a.count a.other a.list a.new a.made a.lost",
      UNCHANGED "a.new:u64=1 a.made:array[u8]= "},
     {"the type of a new key is inferred from its text", NULL,
      "put a.a 'true'; put a.b '-1'; put a.c '1e3'; put a.d '[\"x\", \"y\"]';"
