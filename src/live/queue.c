@@ -215,10 +215,10 @@ static bool tick(struct pool_job *j, struct timespec *again)
             q->apply = tensors_add;
         if (q && writes)
             q->when = WHEN_DUE;
-        l->tensors.due.tv_sec = adds ? 0 : l->tensors.due.tv_sec;
-        s->due.tv_sec = writes ? 0 : s->due.tv_sec;
-        if (!q || queue_add(l, q, NULL) < 0)
-            s->due = when_after(1000);
+        const bool asked = q && queue_add(l, q, NULL) == 0;
+        const struct timespec later = asked ? (struct timespec){0} : when_after(1000);
+        l->tensors.due = adds ? later : l->tensors.due;
+        s->due = writes ? later : s->due;
     }
     if (l->tensors.due.tv_sec)
         next = &l->tensors.due;

@@ -472,6 +472,9 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
         if (o->adding)
             end_adding(l, q, o, done ? 0 : r, e);
     }
+    if (l->tensors.n_gone >=
+        l->state->gguf->n_tensors) /* counting on one that could not be added */
+        spare_all(l);
     return 0;
 }
 

@@ -493,6 +493,10 @@ static const struct script scripts[] = {
      "hold; & mv /c /n; held; interrupt; wait =EINTR; mkdir /n =EEXIST; go; fsync;"
      "list / 'a b n z'; text /n/raw wxyz",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 n:I8:4=wxyz z:I8:20000=.{20000} "},
+    {"tensors removed while a new one is added are back if it cannot be: one stays",
+     "tensors close",
+     MAKES_OPEN "rmdir /a; rmdir /b; rmdir /c; rmdir /z; go EIO; wait =EIO; rmdir /n; release A;"
+                "later 3; fsync; list / 'a b c z'"},
     {"a new tensor that cannot be written stays, and fsync tries again", "tensors auto close",
      "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; fail EIO; fsync =EIO;"
      "refused /n 'cannot'; list / 'a b c z n'; text /n/raw x; fail; fsync",
