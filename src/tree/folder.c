@@ -164,7 +164,8 @@ static void list_tensors(struct tree_dir *d, const struct snapshot *g)
             add_child(d, ino_of(&n), name);
     }
     for (uint64_t i = 0; l && live_making_at(l, &i, name, &n.number); i++)
-        add_child(d, ino_of(&n), name);
+        if (ids_find(g->ids, m->n_tensors, n.number) == IDS_NONE) /* else it was added just now */
+            add_child(d, ino_of(&n), name);
 }
 
 /* List the files of the root or of a tensor; of a new one, those that were written. */
