@@ -433,7 +433,9 @@ class Signalled(Case):
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(mountlib.LIMIT), 0)
-            self.assertIsNone(mountlib.mount_of(at))
+            # libfuse 3.17 leaves it there then, for the next mount on that place to clear away
+            if b' 3.14' in subprocess.check_output(['fusermount3', '--version']):
+                self.assertIsNone(mountlib.mount_of(at))
 
     @unittest.skipUnless(os.getuid() == 0, 'for root only')
     def test_covered(self):
