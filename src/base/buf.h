@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* Run fn(&variable) when the variable goes out of scope. */
-#define CLEANUP(fn) __attribute__((cleanup(fn)))
+#define CLEANUP(fn) __attribute__((unused, cleanup(fn)))
 
 struct buf {
     uint8_t *data; /* owned; not NUL-terminated */

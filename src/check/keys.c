@@ -666,8 +666,7 @@ static void look_at_end(struct checker *c, uint32_t key, struct text t, const st
                                         "<turn|>",
                                         "<|return|>",
                                         "<end_of_utterance>",
-                                        "\xef\xbd\x9c"
-                                        "end\xe2\x96\x81of\xe2\x96\x81sentence"};
+                                        "\357\275\234end\342\226\201of\342\226\201sentence"};
     static const char *const named[] = {"tokenizer.ggml.eos_token_id",
                                         "tokenizer.ggml.eot_token_id",
                                         "tokenizer.ggml.eom_token_id"};

@@ -236,7 +236,7 @@ static bool is_over(const struct state *s, int f)
 
 static void rewrite(struct state *s, int f, enum draft d)
 {
-    s->file[f].draft = d;
+    s->file[f].draft = (uint8_t)d;
     s->file[f].version++;
 }
 
