@@ -446,16 +446,26 @@ static void end_adding(struct live *l, struct request *q, struct object *o, int 
     }
 }
 
+/* Unpin a tensor that may not be fresh any more, and return the fresh one after it. */
+static struct object *fresh_after(struct live *l, struct object *o)
+{
+    struct object *next =
+        o->fresh ? TAILQ_NEXT(o, in_fresh) : fresh_from(l, (uint64_t)o->number + 1);
+    object_unpin(l, o);
+    return next;
+}
+
 int tensors_add(struct live *l, struct request *q, struct err *e)
 {
     const bool hurry = q->when == WHEN_NOW;
     const size_t mark = edit_mark(&l->pending);
-    struct object *o;
+    struct object *o, *next;
     bool done;
-    for (uint64_t i = 0; (o = fresh_from(l, i)); i++) {
-        i = o->number;
+    for (o = TAILQ_FIRST(&l->tensors.fresh); o; o = next) {
+        o->pins++;
         if (o->news && (hurry || !o->owing))
             judge_fresh(l, q, o, e);
+        next = fresh_after(l, o);
     }
     TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh) {
         if (o->edit.n && (hurry || !o->news)) /* else it is judged again once it rests */
@@ -467,10 +477,11 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
     int r = overlay_accept(l, mark, WHEN_MODE, &done, e);
     q->failed = r < 0 ? r : q->failed;
     l->tensors.adding = 0;
-    for (uint64_t i = 0; (o = fresh_from(l, i)); i++) {
-        i = o->number;
+    for (o = TAILQ_FIRST(&l->tensors.fresh); o; o = next) {
+        o->pins++;
         if (o->adding)
             end_adding(l, q, o, done ? 0 : r, e);
+        next = fresh_after(l, o);
     }
     if (l->tensors.n_gone >=
         l->state->gguf->n_tensors) /* counting on one that could not be added */

@@ -518,6 +518,13 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, UNUSED
     reply_entry(req, r, &e);
 }
 
+/* What symlink(2) says of a file system that makes none; emacs then locks with a file. */
+static void op_symlink(fuse_req_t req, UNUSED const char *target, UNUSED fuse_ino_t parent,
+                       UNUSED const char *name)
+{
+    (void)fuse_reply_err(req, EPERM);
+}
+
 /* tar calls mknod(2) to set attributes before it writes the content. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                      UNUSED dev_t dev)
@@ -557,5 +564,6 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .rmdir = op_rmdir,
     .rename = op_rename,
     .mkdir = op_mkdir,
+    .symlink = op_symlink,
     .mknod = op_mknod,
 };
