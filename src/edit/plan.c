@@ -457,6 +457,56 @@ void edit_plan_free(struct edit_plan *p)
     *p = EDIT_PLAN_INIT;
 }
 
+/* ---- the state that it leads to ---- */
+
+/* True if these are already the ids of the plan's tensors. */
+static bool has_ids(const struct edit_plan *p, const struct snapshot *g)
+{
+    uint32_t i = 0;
+    if (g->gguf->n_tensors != p->n_tensors)
+        return false;
+    while (i < p->n_tensors && ids_of(g->ids, i).number == p->tensor[i].id.number &&
+           ids_of(g->ids, i).version == p->tensor[i].id.version)
+        i++;
+    return i == p->n_tensors;
+}
+
+/* Get the place of a tensor's bytes: its content over the base. *ret holds a reference. */
+static int place_over(const struct store *base, const struct edit_tensor *t,
+                      struct place_in_store *ret)
+{
+    struct tensor_content *k = t->content, *below;
+    *ret = t->old == EDIT_NONE ? (struct place_in_store){0} : base->place[t->old];
+    below = ret->over;
+    ret->over = NULL;
+    if (k && below && !tensor_content_covers(k))
+        return tensor_content_make(&k->shape, k->nbytes, below, k->piece, k->n, &ret->over);
+    ret->over = REF(k ? k : below);
+    return 0;
+}
+
+int edit_plan_tensors(const struct edit_plan *p, const struct view *base,
+                      const struct snapshot *shown, struct ids **ids, struct store **ret)
+{
+    const struct store *b = base->store;
+    if (!p->tensor) {
+        *ids = REF(base->snap->ids);
+        *ret = REF(base->store);
+        return 0;
+    }
+    const bool same = has_ids(p, shown);
+    *ids = same ? REF(shown->ids) : ids_new((uint32_t)p->n_tensors);
+    struct store *s = store_new(NULL, b->file, b->files, p->n_tensors);
+    int r = s && (same || *ids) ? 0 : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < p->n_tensors; i++) {
+        if (!same)
+            (*ids)->of[i] = p->tensor[i].id;
+        r = place_over(b, &p->tensor[i], &s->place[i]);
+    }
+    *ret = s;
+    return r;
+}
+
 /* ---- how it is written ---- */
 
 const char *edit_strategy_name(enum edit_strategy s)

@@ -112,6 +112,14 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                    struct err *e);
 void edit_plan_free(struct edit_plan *p);
 
+/*
+ * Get the ids and places of the plan's tensors, for a snapshot of the plan. base: the state that the
+ * plan is for; shown: the newest one, whose ids are kept if they are the same. *ids and *ret, with
+ * references, may be set even on failure. Returns 0 or -ENOMEM.
+ */
+int edit_plan_tensors(const struct edit_plan *p, const struct view *base,
+                      const struct snapshot *shown, struct ids **ids, struct store **ret);
+
 enum edit_clone { EDIT_CLONE_UNKNOWN, EDIT_CLONE_YES, EDIT_CLONE_NO };
 
 /* What is known about the disk before an edit: see edit_look() in commit.h. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads tensors as they are, and judges what was written (judge.h).
+ * Judges what was written (judge.h).
  *
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
  * tensor would have (for `raw`, the bytes written), which are compared with the current ones. Runs
@@ -15,119 +15,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/map.h"
 #include "edit/commit.h"
-#include "model/facts.h"
 #include "quant/encode.h"
 #include "text/number.h"
-
-/* ---- bases ---- */
-
-/* Return the number of elements of a shape, which must be valid for tensor_shape_bytes(). */
-static uint64_t elements_of(const struct tensor_shape *s)
-{
-    uint64_t n = 1;
-    for (uint32_t i = 0; i < s->n_dims; i++)
-        n *= s->dims[i];
-    return n;
-}
-
-struct tensor_base tensor_base_in(const struct view *v, uint32_t number)
-{
-    const struct gguf *g = v->snap->gguf;
-    const uint32_t i = ids_find(v->snap->ids, g->n_tensors, number);
-    return (struct tensor_base){
-        .v = *v, .t = i == IDS_NONE ? NULL : &g->tensor[i], .big = g->fmt.big};
-}
-
-void tensor_base_free(struct tensor_base *b)
-{
-    view_free(&b->v);
-    b->t = NULL;
-}
-
-static uint32_t tensor_place(const struct tensor_base *b)
-{
-    return snapshot_tensor_no(b->v.snap, b->t);
-}
-
-/* Get the dimensions of a tensor as they are stored. */
-static uint32_t dims_of(const struct tensor_base *b, uint64_t dims[GGUF_MAX_DIMS])
-{
-    for (uint32_t k = 0; k < b->t->n_dims; k++)
-        dims[k] = gguf_dim(b->v.snap->gguf, b->t, k);
-    return b->t->n_dims;
-}
-
-/* Return the offset of the tensor's bytes in its file, or 0. */
-static uint64_t offset_of(const struct tensor_base *b)
-{
-    return b->t ? b->v.store->place[tensor_place(b)].off : 0;
-}
-
-/* ---- views ---- */
-
-const struct tensor_view_kind tensor_views[TENSOR_VIEWS] = {
-    [TENSOR_RAW] = {"raw", NULL, false},
-    [TENSOR_F32] = {"f32", &quant_f32, false},
-    [TENSOR_F16] = {"f16", &quant_f16, false},
-    [TENSOR_BF16] = {"bf16", &quant_bf16, false},
-    [TENSOR_F32_NPY] = {"f32.npy", &quant_f32, true},
-    [TENSOR_F16_NPY] = {"f16.npy", &quant_f16, true},
-    [TENSOR_TYPE] = {"type", NULL, false},
-    [TENSOR_SHAPE] = {"shape", NULL, false},
-};
-
-/* False if the tensor does not exist or its values cannot be shown. */
-static bool view_exists(const struct tensor_base *b, enum tensor_view view)
-{
-    return b->t && !view_is_computed(view) &&
-           (!tensor_views[view].form || quant_has_values(quant_find(b->t->type_id), b->big));
-}
-
-/* Write what a view has before its data: a NumPy header, or the whole of a text. */
-static uint64_t put_head(const struct tensor_base *b, enum tensor_view view, struct buf *out)
-{
-    uint64_t dims[GGUF_MAX_DIMS];
-    if (view_is_text(view))
-        tensor_text(b, view, out);
-    else if (tensor_views[view].npy)
-        (void)npy_header(out, tensor_views[view].form->descr, dims_of(b, dims), dims);
-    return out->len;
-}
-
-uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
-{
-    struct buf measure = BUF_MEASURE;
-    if (!view_exists(b, view))
-        return 0;
-    const struct quant_form *form = tensor_views[view].form;
-    const uint64_t data = form ? b->t->n_elem * form->width : b->t->nbytes;
-    return put_head(b, view, &measure) + (view_is_text(view) ? 0 : data);
-}
-
-int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
-                     size_t n)
-{
-    CLEANUP(buf_free) struct buf head = BUF_INIT;
-    const struct quant_form *form = tensor_views[view].form;
-    const uint64_t len = put_head(b, view, &head);
-    const size_t done = (size_t)within_u64(off, n, len);
-    uint8_t *rest = (uint8_t *)dst + done;
-    if (buf_error(&head))
-        return buf_error(&head);
-    if (done)
-        memcpy(dst, head.data + off, done);
-    if (done == n)
-        return 0;
-    off += done - len;
-    return form ? form_read(form, b->v.snap->gguf, b->v.store, tensor_place(b), off, rest, n - done)
-                : store_read(b->v.store, tensor_place(b), off, rest, n, b->t->nbytes);
-}
 
 bool tensor_array_differs(const struct tensor_base *b, enum tensor_view view, const struct npy *npy)
 {
@@ -172,105 +66,20 @@ void tensor_edit_free(struct tensor_edit *t)
     *t = TENSOR_EDIT_INIT;
 }
 
-/* ---- texts ---- */
-
-/* Remove the blanks around a text, which must be one line. */
-static int take_line(const char *text, size_t n, const uint8_t **ret, size_t *len, struct err *e)
+/* Return the number of elements of a shape, which must be valid for tensor_shape_bytes(). */
+static uint64_t elements_of(const struct tensor_shape *s)
 {
-    *ret = (const uint8_t *)text;
-    *len = n;
-    scan_trim(ret, len);
-    return memchr(*ret, '\n', *len) ? err_set(e, -EINVAL, "more than one line") : 0;
-}
-
-/* ---- type ---- */
-
-int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e)
-{
-    static const char unknown[] = "unknown:";
-    char shown[SHOW_MAX];
-    const uint8_t *line;
-    size_t len;
-    int r = take_line(text, n, &line, &len, e);
-    if (r < 0)
-        return r;
-    const char *word = (const char *)line;
-    struct nearest near = nearest_to(word, len);
-    for (uint32_t id = 0; quant_find(id); id++) {
-        const struct quant_type *t = quant_find(id);
-        const bool same = strlen(t->name) == len && strncasecmp(t->name, word, len) == 0;
-        if (same && t->block_len == 0)
-            return err_set(e, -EOPNOTSUPP, "a tensor of the retired type %s cannot be created",
-                           t->name);
-        if (same) {
-            *ret = id;
-            return 0;
-        }
-        if (t->block_len)
-            nearest_offer(&near, t->name, strlen(t->name), id);
-    }
-    (void)show(shown, word, len);
-    if (len >= strlen(unknown) && strncasecmp(word, unknown, strlen(unknown)) == 0)
-        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be created", shown);
-    return near.found ? err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", shown,
-                                quant_find((uint32_t)near.which)->name)
-                      : err_set(e, -EINVAL, "'%s' is not a type, such as Q8_0 or F16", shown);
-}
-
-/* ---- shape ---- */
-
-int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e)
-{
-    char shown[SHOW_MAX];
-    uint64_t dims[TENSOR_MAX_DIMS] = {1}, elements = 1; /* in NumPy's order */
-    uint32_t n_dims = 0;
-    const uint8_t *line;
-    struct integer v;
-    size_t len;
-    int r = take_line(text, n, &line, &len, e);
-    if (r < 0)
-        return r;
-    for (const uint8_t *p = line, *end = line + len, *first; p < end;) {
-        for (first = p; p < end && !is_space(*p);)
-            p++;
-        r = scan_integer(first, (size_t)(p - first), &v);
-        while (p < end && is_space(*p))
-            p++;
-        if (r == -EINVAL || v.minus)
-            return err_set(
-                e, -EINVAL,
-                "'%s' is not a shape: must be numbers separated by spaces, such as 4096 128",
-                show(shown, line, len));
-        if (r == 0 && v.magnitude == 0)
-            return err_set(e, -EINVAL, "a dimension is 0");
-        if (n_dims == TENSOR_MAX_DIMS)
-            return err_set(e, -EINVAL, "a shape has 1 to %d dimensions", TENSOR_MAX_DIMS);
-        if (r < 0 || !mul_u64(elements, v.magnitude, &elements) || elements > GGUF_MAX_ELEMENTS)
-            return err_set(e, -EINVAL, "the number of elements overflows");
-        dims[n_dims++] = v.magnitude;
-    }
-    ret->n_dims = n_dims ? n_dims : 1;
-    for (uint32_t i = 0; i < TENSOR_MAX_DIMS; i++)
-        ret->dims[i] = i < ret->n_dims ? dims[ret->n_dims - 1 - i] : 0;
-    return 0;
-}
-
-/* ---- the content of texts ---- */
-
-void tensor_text(const struct tensor_base *b, enum tensor_view view, struct buf *out)
-{
-    if (view == TENSOR_TYPE)
-        fact_type_name(b->t, out);
-    else
-        fact_shape(b->v.snap->gguf, b->t, " ", out);
-    buf_char(out, '\n');
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < s->n_dims; i++)
+        n *= s->dims[i];
+    return n;
 }
 
 /* True if the tensor has this shape. One without dimensions counts as one dimension of 1. */
 static bool has_shape(const struct tensor_base *b, uint32_t n_dims, const uint64_t *shape)
 {
     uint64_t dims[GGUF_MAX_DIMS];
-    const uint32_t n = dims_of(b, dims);
+    const uint32_t n = tensor_dims(b, dims);
     return n == 0 ? n_dims == 1 && shape[0] == 1
                   : n == n_dims && memcmp(dims, shape, n * sizeof(*dims)) == 0;
 }
@@ -636,7 +445,7 @@ static int reserve(struct job *j, struct err *e)
     const uint64_t n = j->type ? j->size / j->block * j->raw_block : 0;
     if (n == 0)
         return 0;
-    int r = logs_take(j->logs, n, offset_of(j->base), &j->log, &j->room, e);
+    int r = logs_take(j->logs, n, tensor_data_offset(j->base), &j->log, &j->room, e);
     if (r < 0 || !j->whole)
         return r;
     r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
@@ -702,8 +511,8 @@ static int check_convert(const struct tensor_base *b, const struct quant_type *t
                          struct tensor_shape *shape, const struct logs *logs, struct err *e)
 {
     uint64_t nbytes, dims[GGUF_MAX_DIMS];
-    const uint32_t n = dims_of(b, dims);
-    if (!view_exists(b, TENSOR_F32))
+    const uint32_t n = tensor_dims(b, dims);
+    if (tensor_view_size(b, TENSOR_F32) == 0)
         return err_set(e, -EOPNOTSUPP, "the values of this tensor cannot be read");
     if (!quant_can_encode(to, b->big))
         return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here", to->name);
@@ -800,7 +609,7 @@ static int judge_bytes(const struct tensor_round *round, const struct tensor_bas
         j.n_dims = shape->n_dims;
         memcpy(j.dims, shape->dims, sizeof(shape->dims));
     } else {
-        j.n_dims = dims_of(b, j.dims);
+        j.n_dims = tensor_dims(b, j.dims);
     }
     if (round->view == TENSOR_RAW) {
         j.width = 1;
@@ -857,7 +666,7 @@ static int parse_text(const struct tensor_round *round, const struct tensor_base
     if (r < 0)
         return err_sys(e, r, "cannot read what was written");
     if (b->t)
-        tensor_text(b, round->view, &shown);
+        tensor_view_head(b, round->view, &shown);
     *same = b->t && shown.len == n && memcmp(shown.data, text, n) == 0;
     return *same                         ? 0
            : round->view == TENSOR_SHAPE ? tensor_shape_parse(text, n, ret, e)

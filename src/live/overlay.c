@@ -64,63 +64,6 @@ static void keep_sizes(const struct snapshot *old, struct snapshot *now)
     }
 }
 
-/* True if `s` (NULL: of n tensors) is already the plan's table. */
-static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
-{
-    uint32_t i = 0;
-    if ((s ? s->n : n) != p->n_tensors)
-        return false;
-    while (i < p->n_tensors && ids_of(s, i).number == p->tensor[i].id.number &&
-           ids_of(s, i).version == p->tensor[i].id.version)
-        i++;
-    return i == p->n_tensors;
-}
-
-/* Keep the table of tensors' ids, if it is still valid; otherwise make a new one. */
-static int tensor_ids(const struct edit_plan *p, const struct snapshot *was, struct ids **ret)
-{
-    if (is_table(was->ids, was->gguf->n_tensors, p)) {
-        *ret = REF(was->ids);
-        return 0;
-    }
-    *ret = ids_new((uint32_t)p->n_tensors);
-    for (size_t i = 0; *ret && i < p->n_tensors; i++)
-        (*ret)->of[i] = p->tensor[i].id;
-    return *ret ? 0 : -ENOMEM;
-}
-
-/* Get the place of a tensor's bytes: its content over the base. *ret holds a reference. */
-static int place_over(const struct store *base, const struct edit_tensor *t,
-                      struct place_in_store *ret)
-{
-    struct tensor_content *k = t->content, *below;
-    *ret = t->old == EDIT_NONE ? (struct place_in_store){0} : base->place[t->old];
-    below = ret->over;
-    ret->over = NULL;
-    if (k && below && !tensor_content_covers(k))
-        return tensor_content_make(&k->shape, k->nbytes, below, k->piece, k->n, &ret->over);
-    ret->over = REF(k ? k : below);
-    return 0;
-}
-
-/* Make the store of a plan for a state whose store is `base`. */
-static int make_store(struct store *base, const struct edit_plan *p, struct store **ret)
-{
-    if (!p->tensor) {
-        *ret = REF(base);
-        return 0;
-    }
-    struct store *s = store_new(NULL, base->file, base->files, p->n_tensors);
-    int r = s ? 0 : -ENOMEM;
-    for (size_t i = 0; r == 0 && i < p->n_tensors; i++)
-        r = place_over(base, &p->tensor[i], &s->place[i]);
-    if (r == 0)
-        *ret = s;
-    else
-        store_unref(s);
-    return r;
-}
-
 /* Make the state that a plan for `base` leads to; was: the accepted state. Call without the lock. */
 static int make_state(struct live *l, const struct view *base, const struct snapshot *was,
                       const struct edit_plan *p, struct view *ret, struct err *e)
@@ -132,10 +75,7 @@ static int make_state(struct live *l, const struct view *base, const struct snap
     int r = newest_make(l->newest, REF(p->next), base->snap->shard, number, &changed, &g, e);
     if (r < 0)
         return r;
-    g->ids = p->tensor ? NULL : REF(base->snap->ids);
-    r = p->tensor ? tensor_ids(p, was, &g->ids) : 0;
-    if (r == 0)
-        r = make_store(base->store, p, &s);
+    r = edit_plan_tensors(p, base, was, &g->ids, &s);
     *ret = (struct view){.snap = g, .store = s};
     if (r == 0)
         keep_sizes(was, g);

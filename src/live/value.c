@@ -59,12 +59,6 @@ int value_text(struct live *l, const struct name *x, struct buf *out)
 
 /* ---- from text to value ---- */
 
-/* Return the bytes. An empty text has no memory, but pointer arithmetic needs a valid address. */
-static const uint8_t *bytes_of(const struct buf *text)
-{
-    return text->len ? text->data : (const uint8_t *)"";
-}
-
 static struct typed type_for(const struct name *x, const struct gguf_value *old,
                              const struct typed *typed, const struct buf *text)
 {
@@ -73,24 +67,23 @@ static struct typed type_for(const struct name *x, const struct gguf_value *old,
         return *typed;
     if (old)
         return (struct typed){.set = true, .type = old->type, .elem = old->elem};
-    text_new_type(key_find(x->key, x->key_len), bytes_of(text), text->len, &t.type, &t.elem);
+    text_new_type(key_find(x->key, x->key_len), text->data, text->len, &t.type, &t.elem);
     return t;
 }
 
 /*
- * Parse the text of a request as its type, else as the key's, else as the type that a new key gets.
- * `old` is the stored value. Returns 0 after setting *type and *payload, 1 if the key has this value
- * already, or -errno with the reason. Call without the lock.
+ * Parse a text as its type, else as the key's, else as the type that a new key gets. `old` is the
+ * stored value. Returns 0 after setting *type and *payload, 1 if the key has this value already, or
+ * -errno with the reason. Call without the lock.
  */
-static int parse_request(const struct request *q, const struct name *x,
+static int value_of_text(const struct buf *text, const struct typed *typed, const struct name *x,
                          const struct gguf_format *fmt, const struct shown *old, uint32_t *type,
                          struct buf *payload, struct err *e)
 {
     struct gguf_value v;
     const bool known = shown_value(old, &v);
-    const struct typed t = type_for(x, known ? &v : NULL, &q->typed, &q->text);
-    int r = text_parse(fmt, t.type, t.elem, bytes_of(&q->text), q->text.len, known ? &v : NULL,
-                       payload, e);
+    const struct typed t = type_for(x, known ? &v : NULL, typed, text);
+    int r = text_parse(fmt, t.type, t.elem, text->data, text->len, known ? &v : NULL, payload, e);
     if (r < 0)
         return r;
     *type = t.type;
@@ -104,7 +97,7 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
     const struct gguf_format fmt = l->state->gguf->fmt;
     uint32_t type = 0;
     lock_drop(&l->lock); /* only this thread changes values */
-    int r = parse_request(q, x, &fmt, &old, &type, &payload, e);
+    int r = value_of_text(&q->text, &q->typed, x, &fmt, &old, &type, &payload, e);
     lock_take(&l->lock);
     if (r > 0)
         return 0;
@@ -196,12 +189,6 @@ static void mark_dirty(struct live_file *h)
     h->dirty = h->wrote = true;
 }
 
-static void mark_flushed(struct live_file *h)
-{
-    h->file->dirty -= h->dirty;
-    h->dirty = false;
-}
-
 static int text_resize(struct live *l, struct file *f, uint64_t size)
 {
     const size_t was = f->text.len;
@@ -266,28 +253,19 @@ static int text_accepted(struct live *l, struct request *q, int r, const struct 
     return r;
 }
 
-/* Make a request about the text of a file as it is now. Returns NULL if out of memory. */
-static struct request *about_text(struct live *l, struct file *f)
+/* Judge the draft of a key as it is now. */
+static int judge_key(struct live *l, struct file *f, enum when when, struct live_wait *w)
 {
+    struct err e = {0};
     struct request *q = request_new(l, f);
+    int r = -ENOMEM;
     if (q) {
         buf_add(&q->text, f->text.data, f->text.len);
         q->typed = f->typed;
         q->number = f->version;
+        q->when = when;
         q->apply = accept_text;
         q->end = text_accepted;
-    }
-    return q;
-}
-
-/* Judge the draft of a key. */
-static int judge_key(struct live *l, struct file *f, enum when when, struct live_wait *w)
-{
-    struct err e = {0};
-    struct request *q = about_text(l, f);
-    int r = -ENOMEM;
-    if (q) {
-        q->when = when;
         f->pins++; /* a request that cannot be added ends at once, and the file must outlast it */
         r = queue_add(l, q, w);
         f->pins--;
@@ -318,47 +296,35 @@ int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
 
 /* ---- write ---- */
 
-/* True if a text that ends in a newline can only be followed by blanks or by more lines of an
- * array, so that an error in it is final. A text that begins with a bracket must end with one (a
- * JSON string contains no newline). */
-static bool is_whole_text(const struct buf *text)
-{
-    const uint8_t *p = text->data;
-    size_t n = text->len;
-    if (n == 0 || p[n - 1] != '\n')
-        return false;
-    scan_trim(&p, &n);
-    return n > 0 && (*p != '[' || p[n - 1] == ']');
-}
-
 /* Refuse a text while it is written, if nothing that follows could make it a value: a shell's echo
  * hears of an error in write(2), but not in close(2). Drops and retakes the lock. */
 static int check_write(struct live *l, struct file *f, struct name *x)
 {
     CLEANUP(shown_free) struct shown old = value_stored(l, x);
-    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT;
+    const struct typed typed = f->typed;
+    const uint64_t version = f->version;
+    struct snapshot *g = REF(l->state);
     struct err e = {0};
     struct gguf_value v;
     uint32_t type = 0;
-    struct request *q = about_text(l, f);
-    if (!q)
-        return 0;
-    struct snapshot *g = REF(l->state);
-    request_pin(q, x);
+    buf_add(&text, f->text.data, f->text.len);
+    x->pins++;
     lock_drop(&l->lock);
-    int r = buf_error(&q->text);
+    int r = buf_error(&text);
     if (r == 0)
-        r = parse_request(q, x, &g->gguf->fmt, &old, &type, &payload, &e);
+        r = value_of_text(&text, &typed, x, &g->gguf->fmt, &old, &type, &payload, &e);
     if (r == 0)
         r = edit_check_value(g->gguf, x->key, x->key_len, type, payload.data, payload.len, &e);
-    else if (r == -EILSEQ && shown_value(&old, &v) && v.type == GGUF_STRING &&
-             v.len >= q->text.len && memcmp(v.data, q->text.data, q->text.len) == 0)
+    else if (r == -EILSEQ && shown_value(&old, &v) && v.type == GGUF_STRING && v.len >= text.len &&
+             memcmp(v.data, text.data, text.len) == 0)
         r = 0; /* the stored string may be written back, which is accepted as it is */
     const bool final = r == -EINVAL || r == -ERANGE || r == -EILSEQ;
     snapshot_unref(g);
     lock_take(&l->lock);
-    r = final && f->version == q->number ? draft_refused(l, f, x, &e) : 0;
-    request_free(l, q);
+    r = final && f->version == version ? draft_refused(l, f, x, &e) : 0;
+    x->pins--;
+    name_reap(l, x);
     return r;
 }
 
@@ -390,7 +356,9 @@ static int write_locked(struct live *l, struct live_file *h, uint64_t off, const
     if (err_sys(&e, r, "cannot be written") < 0)
         return draft_refused(l, f, x, &e);
     /* it came as lines in one write, or an append keeps the existing text */
-    return (h->append || f->text.len == n) && is_whole_text(&f->text) ? check_write(l, f, x) : 0;
+    return (h->append || f->text.len == n) && text_is_whole(f->text.data, f->text.len)
+               ? check_write(l, f, x)
+               : 0;
 }
 
 int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
@@ -439,7 +407,8 @@ static bool flush(struct live *l, struct live_file *h, enum when when, struct li
     const bool key = file_key(f);
     const bool judges = key && f->state == DRAFT_WRITTEN &&
                         (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
-    mark_flushed(h);
+    f->dirty -= h->dirty;
+    h->dirty = false;
     *r = key && h->wrote && f->state == DRAFT_REFUSED ? f->why : 0;
     if (*r < 0)
         return true;
@@ -470,7 +439,7 @@ void live_release(struct live *l, struct live_file *h)
     struct file *f = h->file;
     lock_take(&l->lock);
     if (h->writes) {
-        mark_flushed(h);
+        f->dirty -= h->dirty;
         if (--f->writers == 0 && !f->made)
             (void)draft_judge_rest(l, f, NULL);
     }

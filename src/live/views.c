@@ -262,9 +262,7 @@ static int write_bytes(struct live *l, struct live_view *h, const struct tensor_
         return too_long(d, limit, e);
     if (n == 0)
         return 0;
-    const uint64_t phase = b->t && d->view == TENSOR_RAW
-                               ? b->v.store->place[snapshot_tensor_no(b->v.snap, b->t)].off
-                               : 0;
+    const uint64_t phase = d->view == TENSOR_RAW ? tensor_data_offset(b) : 0;
     int r = draft_room(l, d, off, n, limit, phase, e);
     if (r < 0)
         return r;

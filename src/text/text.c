@@ -547,6 +547,14 @@ int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, cons
     return r;
 }
 
+bool text_is_whole(const uint8_t *text, size_t n)
+{
+    if (n == 0 || text[n - 1] != '\n')
+        return false;
+    scan_trim(&text, &n); /* a text that begins with a bracket ends with one */
+    return n > 0 && (*text != '[' || text[n - 1] == ']'); /* a JSON string has no newline */
+}
+
 /* ---- the type of a new value ---- */
 
 /* True if the text is a value of this type; `elem`: of an array. */
@@ -586,6 +594,8 @@ static uint32_t fitting_type(const uint8_t *text, size_t n, bool array)
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem)
 {
+    if (!text)
+        text = (const uint8_t *)"";
     scan_trim(&text, &n);
     const bool array = n && *text == '[';
     if (!row) {

@@ -64,6 +64,10 @@ bool type_name_get(const char *name, size_t n, uint32_t *type, uint32_t *elem);
 int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
 
+/* Return true if this text, which is being written, ends in a newline and can only be followed by blanks
+ * or by more lines of an array, so that an error in it is final. */
+bool text_is_whole(const uint8_t *text, size_t n);
+
 /* ---- the type of a new value ---- */
 
 /*

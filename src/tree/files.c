@@ -12,9 +12,8 @@
 #include "check/summary.h"
 #include "derive/stats.h"
 #include "derive/task.h"
-#include "live/judge.h"
+#include "derive/view.h"
 #include "model/facts.h"
-#include "model/npy.h"
 #include "text/json.h"
 
 /* ---- answers ---- */
@@ -82,12 +81,21 @@ bool files_decodes(const struct about *a)
            (a->row->form && form_decodes(a->row->form, a->v->snap->gguf, a->t));
 }
 
+/* The rows of a tensor are its views, and then others. */
+static enum tensor_view view_of(const struct about *a)
+{
+    return (enum tensor_view)(a->row - files_tensor);
+}
+
+static struct tensor_base base_of(const struct about *a)
+{
+    return (struct tensor_base){.v = *a->v, .t = a->t, .big = a->v->snap->gguf->fmt.big};
+}
+
 static uint64_t tensor_size(const struct about *a)
 {
-    struct buf m = BUF_MEASURE;
-    if (a->row->text)
-        a->row->text(a, &m);
-    return m.len + (a->row->form ? form_size(a->row->form, a->t) : a->t->nbytes);
+    const struct tensor_base b = base_of(a);
+    return tensor_view_size(&b, view_of(a));
 }
 
 static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
@@ -98,12 +106,10 @@ static int tensor_read(const struct about *a, uint64_t off, size_t n, struct rep
                      snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);
 }
 
-static void npy_head(const struct about *a, struct buf *out)
+static void view_head(const struct about *a, struct buf *out)
 {
-    uint64_t dims[GGUF_MAX_DIMS];
-    for (uint32_t i = 0; i < a->t->n_dims; i++)
-        dims[i] = gguf_dim(a->v->snap->gguf, a->t, i);
-    (void)npy_header(out, a->row->form->descr, a->t->n_dims, dims);
+    const struct tensor_base b = base_of(a);
+    tensor_view_head(&b, view_of(a), out);
 }
 
 static uint64_t model_size(const struct about *a)
@@ -241,18 +247,6 @@ static int lines_row_read(const struct about *a, uint64_t off, size_t n, struct 
 }
 
 /* ---- texts of a tensor, and of the whole model ---- */
-
-static void shape_text(const struct about *a, struct buf *out)
-{
-    fact_shape(a->v->snap->gguf, a->t, " ", out);
-    buf_char(out, '\n');
-}
-
-static void type_text(const struct about *a, struct buf *out)
-{
-    fact_type_name(a->t, out);
-    buf_char(out, '\n');
-}
 
 static uint64_t tensor_offset(const struct about *a, size_t *shard)
 {
@@ -438,14 +432,14 @@ const struct row files_root[] = {
 };
 
 #define VALUES(n) .form = &quant_##n, PIECES(tensor)
-#define NPY(n)    VALUES(n), .text = npy_head
+#define NPY(n)    VALUES(n), .text = view_head
 
 const struct row files_tensor[] = {
     [TENSOR_RAW] = {.name = "raw",     PIECES(tensor)},
     [TENSOR_F32] = {.name = "f32",     .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
     [TENSOR_F32_NPY] = {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, NPY(f32)},
-    [TENSOR_SHAPE] = {.name = "shape",   .text = shape_text},
-    [TENSOR_TYPE] = {.name = "type",    .text = type_text},
+    [TENSOR_SHAPE] = {.name = "shape",   .text = view_head},
+    [TENSOR_TYPE] = {.name = "type",    .text = view_head},
     [TENSOR_OFFSET] = {.name = "offset",  .flags = ROW_MOVES | ROW_EXTRA, .text = offset_text},
     [TENSOR_F16] = {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
     [TENSOR_F16_NPY] = {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
