@@ -52,13 +52,6 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
     return h->model && find_home(home, &h->home) == 0 ? 0 : err_set(e, -ENOMEM, "no memory");
 }
 
-void history_close(struct history *h)
-{
-    free(h->home);
-    free(h->model);
-    *h = HISTORY_INIT;
-}
-
 static int failed(const struct history *h, int r, const char *what, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -162,6 +155,23 @@ static void records_free(struct records *f)
 {
     buf_free(&f->bytes);
     free(f->rec);
+    *f = RECORDS_INIT;
+}
+
+static void forget(struct history *h)
+{
+    if (h->known)
+        records_free(h->known);
+    free(h->known);
+    h->known = NULL;
+}
+
+void history_close(struct history *h)
+{
+    forget(h);
+    free(h->home);
+    free(h->model);
+    *h = HISTORY_INIT;
 }
 
 /* Parses the record at f->end. Returns 1, 0 if there is none, or -ENOMEM. */
@@ -250,6 +260,42 @@ static int load(const struct history *h, int dir, struct records *f, struct err 
     const bool none = fd == -ENOENT;
     sys_close(h->sys, &fd);
     return none || r == 0 ? 0 : failed(h, r, r == -EPERM ? NOT_OURS : "cannot read its file", e);
+}
+
+/* Returns an id that changes with the file, or one that no file has. */
+static struct edit_id file_id(const struct history *h, int dir)
+{
+    char name[NAME_ROOM];
+    struct stat st;
+    const int r = h->sys->fstatat(h->sys, dir, file_name(h, name), &st);
+    return r < 0 ? (struct edit_id){0} : edit_id_of(&st);
+}
+
+/* Gets the places of the records if they are known, which they are not any more then. */
+static bool recall(struct history *h, int dir, struct records *f)
+{
+    const struct edit_id id = file_id(h, dir);
+    const bool is = h->known && edit_id_equal(&id, &h->left);
+    if (is) {
+        *f = *h->known;
+        *h->known = RECORDS_INIT;
+    }
+    forget(h);
+    return is;
+}
+
+/* Keeps the places of the records and of a new one. Takes ownership of *f. */
+static void remember(struct history *h, int dir, struct records *f, const struct record *more)
+{
+    if (array_grow(&f->rec, &f->cap, f->n, sizeof(*more)) < 0 ||
+        !(h->known = malloc(sizeof(*h->known))))
+        return;
+    f->rec[f->n++] = *more;
+    f->end = more->end;
+    buf_free(&f->bytes);
+    *h->known = *f;
+    *f = RECORDS_INIT;
+    h->left = file_id(h, dir);
 }
 
 /* Loads the file for reading; if the directory does not exist, there is no file. */
@@ -473,12 +519,13 @@ static int append(const struct history *h, int dir, uint64_t at, const struct bu
 
 /* Completes the record in b and writes it, in place of one whose edit was never done. dir: the
  * locked directory. */
-static int record(const struct history *h, int dir, const struct history_edit *x, struct buf *b,
+static int record(struct history *h, int dir, const struct history_edit *x, struct buf *b,
                   struct err *e)
 {
     CLEANUP(records_free) struct records f = RECORDS_INIT;
-    const uint64_t before = edit_keys_id(x->change->on.g);
-    int r = load(h, dir, &f, e);
+    const uint64_t before = edit_keys_id(x->change->on.g), after = edit_keys_id(x->after);
+    const bool known = recall(h, dir, &f);
+    int r = known ? 0 : load(h, dir, &f, e);
     if (r < 0)
         return r;
     const size_t n = done_of(&f, before);
@@ -486,18 +533,34 @@ static int record(const struct history *h, int dir, const struct history_edit *x
     const bool joined = last && joins(h, last, x, before);
     uint8_t *p = b->data;
     put_u64(p + 8, b->len, false);
-    put_u64(p + 16, (last ? last->state : f.dropped) + !joined, false);
+    const struct record new = {(last ? last->state : f.dropped) + !joined,
+                               x->restored,
+                               before,
+                               after,
+                               x->now,
+                               f.end,
+                               f.end + b->len};
+    put_u64(p + 16, new.state, false);
     put_u64(p + 24, x->restored, false);
     put_u64(p + 32, (uint64_t)x->now, false);
     put_u64(p + 40, before, false);
-    put_u64(p + 48, edit_keys_id(x->after), false);
+    put_u64(p + 48, after, false);
     put_u64(p, xxh64(0, p + 8, b->len - 8), false);
     const size_t drop = surplus(h, &f, n, b->len);
-    return n && n == f.n && !drop && f.end == f.bytes.len ? append(h, dir, f.end, b, e)
-                                                          : replace_file(h, dir, &f, drop, n, b, e);
+    if (n && n == f.n && !drop && (known || f.end == f.bytes.len)) {
+        r = append(h, dir, f.end, b, e);
+        if (r == 0)
+            remember(h, dir, &f, &new);
+        return r;
+    }
+    if (known) {
+        records_free(&f);
+        r = load(h, dir, &f, e);
+    }
+    return r < 0 ? r : replace_file(h, dir, &f, drop, n, b, e);
 }
 
-int history_append(const struct history *h, const struct history_edit *edit, struct err *e)
+int history_append(struct history *h, const struct history_edit *edit, struct err *e)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     const struct gguf *g = edit->change->on.g;

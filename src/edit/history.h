@@ -53,6 +53,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "edit/change.h"
+#include "edit/commit.h"
 
 #define HISTORY_KEEP 1000 /* records per model at most, and by default */
 #define HISTORY_BYTES ((uint64_t)16 << 20)
@@ -64,6 +65,10 @@ struct history {
     char *home, *model; /* owned: the state directory (NULL: there is none) and the model's path */
     size_t keep;
     int64_t ended; /* the caller's: the end of the last edit, in seconds since 1970; 0: none yet */
+    /* For history_append(): the file's records, without their bytes, when it was this file, so that an
+     * edit need not read those before it. Owned; NULL: not known. */
+    struct records *known;
+    struct edit_id left;
 };
 
 #define HISTORY_INIT ((struct history){0})
@@ -95,7 +100,7 @@ struct history_edit {
  * Returns 0; or -EPERM, -EAGAIN (another process holds the lock), -ENOENT (no state directory) or
  * -errno, and the edit will have no record.
  */
-int history_append(const struct history *h, const struct history_edit *edit, struct err *e);
+int history_append(struct history *h, const struct history_edit *edit, struct err *e);
 
 /* ---- for users ---- */
 

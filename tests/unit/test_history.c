@@ -153,6 +153,23 @@ TEST("edits in quick succession are one state")
     undoes(h, 0, t.a, 0, t.b, "back to state 4");
 }
 
+TEST("another process may write the file between two edits")
+{
+    CLEANUP(three_free) struct three t;
+    struct history *h = three_setup(&t), other;
+    CU_ASSERT_EQUAL(history_open(&other, h->sys, h->home, h->model, h->keep, NULL), 0);
+    edit(h, t.a, t.b, 1000, 0);
+    edit(h, t.b, t.c, 1100, 0);
+    edit(&other, t.c, t.b, 1200, 0);
+    edit(h, t.b, t.a, 1300, 0);
+    shows(h, t.a, "1 2 3 4", NULL);
+    undoes(h, 3, t.a, 0, t.c, "back to state 3");
+    CU_ASSERT_EQUAL(history_clear(&other, NULL), 0);
+    edit(h, t.a, t.b, 1400, 0);
+    shows(h, t.b, "5", NULL);
+    history_close(&other);
+}
+
 /* Keys that no record has left are never overwritten. */
 TEST("keys that no record has left are not overwritten")
 {
