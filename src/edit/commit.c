@@ -913,11 +913,18 @@ static int make_backup(struct edit_file *f, const struct edit_plan *p, const str
     return r < 0 ? err_prefix(e, r, "backup") : 0;
 }
 
+int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+             enum edit_strategy *ret, uint64_t *copies, struct err *e)
+{
+    struct edit_disk d;
+    int r = edit_look(f, o, &d, e);
+    return r < 0 ? r : edit_plan_way(p, o, &d, ret, copies, e);
+}
+
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e)
 {
     enum journal_state found;
-    struct edit_disk d;
     uint64_t copies;
     *ret = (struct edit_result){.old_fd = -1};
     int r = edit_file_fresh(f, e);
@@ -929,10 +936,8 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
                     (unsigned long long)p->old_size, (unsigned long long)f->id.size);
     if (r < 0 || p->same)
         return r;
-    r = edit_look(f, o, &d, e);
-    if (r == 0)
-        r = edit_plan_way(p, o, &d, &ret->strategy, &copies, e);
-    if (r == 0 && d.backup)
+    r = edit_way(f, p, o, &ret->strategy, &copies, e);
+    if (r == 0 && o->backup && !f->backed)
         r = make_backup(f, p, o, h, e);
     if (r < 0)
         return r;

@@ -307,42 +307,37 @@ void overlay_retire(struct live *l)
 
 /* Plan what is pending, which only this thread changes, and ask the disk whether the plan can be
  * written, and whether that copies little. Drops the lock. */
-static int plan(struct live *l, struct edit_plan *p, bool *cheap, struct err *e)
+static int plan(struct live *l, struct accept *a, struct err *e)
 {
-    struct edit_disk disk = {0};
     enum edit_strategy how;
     uint64_t copies = 0;
-    edit_plan_free(p);
+    edit_plan_free(&a->p);
     lock_drop(&l->lock);
     overlay_retire(l); /* a request may have two edits accepted */
-    int r = edit_plan_make(&l->pending, &l->opt.edit, p, e);
+    int r = edit_plan_make(&l->pending, &l->opt.edit, &a->p, e);
     if (r == 0)
-        r = edit_look(l->file, &l->opt.edit, &disk, e);
-    if (r == 0)
-        r = edit_plan_way(p, &l->opt.edit, &disk, &how, &copies, e);
+        r = edit_way(l->file, &a->p, &l->opt.edit, &how, &copies, e);
     lock_take(&l->lock);
-    *cheap = copies <= EDIT_CHEAP;
+    a->write &= a->sure || copies <= EDIT_CHEAP;
     return r;
 }
 
-/* Plan what is pending, with the removals if it is written now; if they alone prevent that
- * (relayout=inplace), they are taken back. */
-static int plan_all(struct live *l, struct accept *a, struct err *e)
+/* Plan what is pending with the removals, which are written if it is written now; if they alone
+ * prevent that (relayout=inplace), they are taken back. */
+static int plan_removals(struct live *l, struct accept *a, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
-    bool cheap = true;
-    int r = a->write ? remove_gone(l, &l->pending, e) : 0;
+    int r = remove_gone(l, &l->pending, e);
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
-        r = plan(l, &a->p, &cheap, e);
-    a->write &= a->sure || cheap;
+        r = plan(l, a, e);
     if (!a->mixed || (r == 0 ? a->write : r != -EOPNOTSUPP))
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = false;
     const struct err why = *e;
     const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
-    r = alone ? r : plan(l, &a->p, &cheap, e);
+    r = alone ? r : plan(l, a, e);
     if (failed && (alone || r == 0))
         names_spare_all(l, &why);
     return r;
@@ -387,7 +382,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
              (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
     l->busy = true;
-    int r = plan_all(l, &a, e);
+    int r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);
     if (r == 0)
         r = carry_out(l, &a, done, e);
     edit_plan_free(&a.p);

@@ -399,39 +399,28 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
 
 /* ---- close ---- */
 
-/* Judge what a handle and others wrote, if that was not refused already. Returns true with the
- * result, or false if there is nothing to judge. */
-static bool flush(struct live *l, struct live_file *h, enum when when, struct live_wait *w, int *r)
+int live_flush(struct live *l, struct live_file *h, bool sync, struct live_wait *w)
 {
     struct file *f = h->file;
-    const bool key = file_key(f);
-    const bool judges = key && f->state == DRAFT_WRITTEN &&
-                        (when == WHEN_NOW || h->dirty || !f->dirty); /* else they may not be done */
-    f->dirty -= h->dirty;
-    h->dirty = false;
-    *r = key && h->wrote && f->state == DRAFT_REFUSED ? f->why : 0;
-    if (*r < 0)
-        return true;
-    if (judges)
-        *r = judge_key(l, f, when, w);
-    return judges;
-}
-
-int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
-{
-    if (!h->writes)
+    if (!h->writes && !sync)
         return 0;
     LOCKED(&l->lock);
-    int r = 0;
-    (void)flush(l, h, WHEN_MODE, w, &r);
-    return r;
+    const bool key = h->writes && file_key(f);
+    const bool judges = key && f->state == DRAFT_WRITTEN &&
+                        (sync || h->dirty || !f->dirty); /* else the others may not be done */
+    f->dirty -= h->dirty;
+    h->dirty = false;
+    if (key && h->wrote && f->state == DRAFT_REFUSED)
+        return f->why;
+    if (judges)
+        return judge_key(l, f, sync ? WHEN_NOW : WHEN_MODE, w);
+    return sync ? queue_sync(l, false, w) : 0;
 }
 
-int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
+int live_fsync(struct live *l, struct live_wait *w)
 {
-    int r;
     LOCKED(&l->lock);
-    return h && h->writes && flush(l, h, WHEN_NOW, w, &r) ? r : queue_sync(l, !h, w);
+    return queue_sync(l, true, w);
 }
 
 void live_release(struct live *l, struct live_file *h)

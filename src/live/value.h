@@ -21,10 +21,10 @@ int live_write(struct live *l, struct live_file *f, uint64_t off, const void *by
 /* Truncate a file. f may be NULL, for truncate(2). */
 int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
                   struct live_wait *w);
-int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
-/* Write everything that was accepted: of a file, also what was written to it; or, if f is NULL, of
- * the directory. */
-int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
+/* Judge what was written to a file. sync: also write everything that was accepted. */
+int live_flush(struct live *l, struct live_file *f, bool sync, struct live_wait *w);
+/* Write everything that was accepted, after new tensors were judged. */
+int live_fsync(struct live *l, struct live_wait *w);
 void live_release(struct live *l, struct live_file *f);
 /* Set a file's type, given by name. Returns -EINVAL if there is no such type or if the value does
  * not fit it. */

@@ -270,13 +270,13 @@ int tree_flush(struct tree_file *f, struct live_wait *w)
 {
     return !has_draft(f) ? 0
            : f->view     ? live_view_flush(f->tree->meta, f->view, w)
-                         : live_flush(f->tree->meta, f->live, w);
+                         : live_flush(f->tree->meta, f->live, false, w);
 }
 
 int tree_fsync(struct tree_file *f, struct live_wait *w)
 {
     return f->view   ? live_view_fsync(f->tree->meta, f->view, w)
-           : f->live ? live_fsync(f->tree->meta, f->live, w)
+           : f->live ? live_flush(f->tree->meta, f->live, true, w)
            : f->tree ? tensors_fsync(f->tree, &f->node, w)
                      : 0;
 }

@@ -365,7 +365,7 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
 
 int tree_fsyncdir(struct tree *t, struct live_wait *w)
 {
-    return t->live ? live_fsync(t->live, NULL, w) : 0;
+    return t->live ? live_fsync(t->live, w) : 0;
 }
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)
