@@ -809,8 +809,7 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
     return 0;
 }
 
-/* Checks that no byte of a draft, all of which have been read, was lost before. */
-static int check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e)
+int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e)
 {
     struct log *last = NULL;
     int r = 0;
@@ -840,9 +839,7 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
     int r = journal_write(f, p, h, &k, e);
     if (r < 0)
         return r;
-    r = check_drafts(f, p, e);
-    if (r == 0)
-        r = edit_file_fresh(f, e);
+    r = edit_file_fresh(f, e);
     if (r < 0)
         return journal_cancel(f, &k, r, e);
     r = journal_apply(f, &k);
@@ -854,9 +851,7 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
             (journal_end(f, &k) == 0 || !has_journal(f)))
             return journal_cancel(f, &k, r, e);
         f->unfinished = ret->unfinished = true;
-        return err_prefix(e, -EIO,
-                          "the edit is in the journal beside the model (the next edit, the next "
-                          "mount or --recover finishes it)");
+        return err_prefix(e, -EIO, JOURNAL_FINISHES);
     }
     (void)journal_end(f, &k); /* the edit is durable */
     return 0;
@@ -879,7 +874,7 @@ static int make_new_file(struct edit_file *f, const struct edit_plan *p, const s
     if (r == 0)
         r = temp_fill(f, &t, p, backup, h, e);
     if (r == 0 && !backup)
-        r = check_drafts(f, p, e);
+        r = edit_check_drafts(f, p, e);
     if (r == 0)
         r = temp_sync(f, &t, e);
     if (r == 0)

@@ -173,6 +173,9 @@ int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
  */
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 
+/* Check that no byte of the plan's drafts, all of which have been read, was lost before. Returns 0 or
+ * -errno. */
+int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e);
 /* Look at the disk, and choose how the plan is written. Returns as edit_look() and edit_plan_way(). */
 int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
              enum edit_strategy *ret, uint64_t *copies, struct err *e);

@@ -77,6 +77,7 @@ struct writing {
     uint64_t at, end;     /* range of the row that is not yet written */
     uint64_t sum;         /* sum over the head's fields and the rows written */
     uint64_t done, total; /* bytes of rows; `total` may be too high */
+    struct err why;       /* about a draft */
 };
 
 /* Writes the part of a segment that lies in the row to the row's new bytes. */
@@ -216,6 +217,8 @@ static int fill_journal(struct writing *w)
     w->done = w->total;
     if (r == 0)
         r = write_row(w);
+    if (r == 0) /* before there is a head, which would make the journal count */
+        r = edit_check_drafts(w->f, w->plan, &w->why);
     put_u64(j->head + SUM, w->sum, false);
     if (r == 0)
         r = sys_write_all(j->sys, j->fd, j->head, JOURNAL_HEAD, 0);
@@ -249,7 +252,7 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
         *ret = j;
         return 0;
     }
-    (void)err_set(e, r, "cannot write the journal: %s", strerror(-r));
+    (void)err_set(e, r, "cannot write the journal: %s", w.why.code ? w.why.msg : strerror(-r));
     r = journal_cancel(f, &j, r, e);
     journal_free(&j);
     return r;
@@ -543,8 +546,10 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     r = whole ? settle(f, &j) : 0;
     if (r < 0 && edits) /* the bytes written are those of this file's own edit */
         (void)edit_file_note(f, NULL);
-    if (r < 0)
-        return err_sys(e, r, "cannot finish the interrupted edit");
+    if (r < 0) {
+        (void)err_sys(e, r, "cannot finish the interrupted edit");
+        return edits && f->unfinished ? err_prefix(e, -EIO, JOURNAL_FINISHES) : r;
+    }
     f->unfinished = false;
     r = remove_name(f); /* an incomplete journal may remain (J1) */
     return whole ? err_sys(e, r, "cannot remove the journal beside the model") : 0;

@@ -37,6 +37,10 @@
 #ifndef EDIT_JOURNAL_H
 #define EDIT_JOURNAL_H
 
+#define JOURNAL_FINISHES                                                                       \
+    "the edit is in the journal beside the model (the next edit, the next mount or --recover " \
+    "finishes it)"
+
 #include "edit/commit.h"
 
 #define JOURNAL_SECTOR 512

@@ -543,8 +543,10 @@ static int check_way(const struct edit_plan *p, const struct edit_disk *d, enum 
     const uint64_t size = p->image->size, backup = d->backup && !clones ? d->used : 0;
     uint64_t needed = backup;
     *copies = backup;
-    if (how == EDIT_INPLACE && p->changed) {
+    if (how == EDIT_INPLACE && (p->changed || clones)) {
         needed += p->head.len + p->journal + 2 * (size - p->old_size);
+        if (clones || d->used < p->old_size) /* what lies there, or a hole, is not written over */
+            needed += p->changed;
     } else if (how == EDIT_COPY && clones) {
         *copies += p->copied;
         needed += p->copied + p->changed;

@@ -57,7 +57,7 @@ static void add_pending(const struct live *l, const struct notes *to)
         buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, l->trouble.code ? ": " : "",
                    l->trouble.msg);
     if (l->unfinished && pending.len == 0) /* its keys are not known any more */
-        add_note(to, "", "metadata", l->trouble.msg);
+        add_note(to, "", "the last edit", l->trouble.msg);
 }
 
 /* Add a line for whatever ends with the mount: helpers that a person may have meant to keep, tensors
@@ -201,8 +201,8 @@ struct live_counts live_count(struct live *l)
     struct err e;
     overlay_ready(l, false, &e);
     LOCKED(&l->lock);
-    return (struct live_counts){.pending =
-                                    edit_change_count(&l->pending) + l->n_gone + l->tensors.n_gone,
+    return (struct live_counts){.pending = edit_change_count(&l->pending) + l->n_gone +
+                                           l->tensors.n_gone + l->unfinished,
                                 .refused = l->n_errors,
                                 .changed = e.code == -ESTALE};
 }

@@ -43,7 +43,7 @@ static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 {
     int r = 0;
     if (l->tensors.n_gone)
-        tensors_remove(l, c);
+        r = tensors_remove(l, c, e);
     for (const struct name *x = l->first; x && l->n_gone && r >= 0; x = x->next)
         if (x->gone && edit_find(c, x->key, x->key_len, &(const struct edit_slot *){0}))
             r = edit_remove(c, x->key, x->key_len, e);
@@ -254,8 +254,10 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
     const bool replaced = a->result.old_fd >= 0;
     if (replaced)
         (void)close(a->result.old_fd);
-    if (r == 0 || a->result.unfinished)
+    if (r == 0)
         s = store_written(l, g->snap, &a->p, replaced);
+    else if (a->result.unfinished) /* the file may be half written; g's store does not show that */
+        l->unmapped = true;
     if (s) {
         store_unref(g->store);
         g->store = s;
@@ -379,7 +381,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     if (!overlay_is_pending(l))
         return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
     a.sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
-             (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !edit_change_is_empty(&l->pending)));
+             (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !l->queue.removes ||
+                                   !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
     l->busy = true;
     int r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);
@@ -392,6 +395,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         return r;
     edit_undo(&l->pending, mark);
     const bool others = a.mixed || l->unfinished || !edit_change_is_empty(&l->pending);
+    if (!others)
+        queue_spared(l);
     if (!others || (edit && !a.tried)) /* the fault may be this edit's */
         return r;
     if (!a.tried) /* time does not try again */

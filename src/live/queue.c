@@ -63,7 +63,9 @@ static void serve_request(struct live *l, struct request *q)
     if (r < 0)
         edit_undo(&l->pending, mark);
     q->changed = r > 0;
-    if (r > 0 || (equal && (q->when != WHEN_MODE || l->unfinished)))
+    /* What is due waits on if an edit that ran before was collected with it. */
+    const bool writes = q->when == WHEN_DUE ? !l->queue.due.tv_sec : q->when == WHEN_NOW;
+    if (r > 0 || (equal && (writes || l->unfinished)))
         r = overlay_accept(l, mark, q->when, &q->done, &e);
     q->done |= equal;
     if (q->end)
@@ -243,8 +245,9 @@ void queue_later(struct live *l, bool removes)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;
-    if (removes && s->due.tv_sec && !edit_change_is_empty(&l->pending)) /* written with these */
+    if (removes && s->due.tv_sec && !s->removes) /* written with what was collected */
         return;
+    s->removes = removes;
     struct timespec due = when_after(seconds * 1000);
     if (!s->first_at.tv_sec)
         s->first_at = when_now();

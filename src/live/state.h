@@ -114,6 +114,7 @@ struct queue {
     struct pool_job watch;    /* looks for signals to waiting programs */
     struct timespec first_at; /* the first edit that waits for `due`; tv_sec is 0 if none waits */
     struct timespec due;      /* CLOCK_MONOTONIC; tv_sec is 0 if nothing is due */
+    bool removes;             /* only removals are due, which have not been collected yet */
     atomic_bool cancel;       /* a signal ended the wait for the running request */
 };
 

@@ -128,14 +128,16 @@ static void spare_all(struct live *l)
     }
 }
 
-void tensors_remove(const struct live *l, struct edit_change *c)
+int tensors_remove(const struct live *l, struct edit_change *c, struct err *e)
 {
     struct edit_tensor t;
-    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));) {
+    int r = 0;
+    for (struct link *k = NULL; r >= 0 && (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
         if (o->gone && edit_tensor_numbered(c, o->number, &t))
-            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
+            r = edit_tensor_remove(c, t.name, t.name_len, e);
     }
+    return r;
 }
 
 void tensors_removed(struct live *l)

@@ -57,8 +57,8 @@ void live_tensor_forgive(struct live *l, uint32_t number);
 struct edit_change;
 struct request;
 
-/* Add the removal of tensors that are gone to `c`. */
-void tensors_remove(const struct live *l, struct edit_change *c);
+/* Add the removal of tensors that are gone to `c`. Returns as edit_tensor_remove(). */
+int tensors_remove(const struct live *l, struct edit_change *c, struct err *e);
 /* Forget tensors that are gone and whose removal is written. */
 void tensors_removed(struct live *l);
 /* For request.apply: judge the fresh tensors that were written, and add those that are whole, in one

@@ -219,8 +219,8 @@ static bool fault(const struct sys *s, const char *what, int fd, int *ret)
     bool due = ++fs->calls == fs->n || (fs->mode == FAULT_BROKEN && fs->calls > fs->n);
     if (!due || fs->mode == FAULT_NONE)
         return false;
+    fs->what = fs->hit ? fs->what : what;
     fs->hit = true;
-    fs->what = what;
     if (fs->mode == FAULT_POWER)
         faultsys_power_cut(fs);
     if (fs->mode != FAULT_FAIL && fs->mode != FAULT_BROKEN)

@@ -70,8 +70,10 @@
  *                            let them continue. go ERRNO: make those that stopped fail
  *     full; full no          the disk is full, and says so; it has room again
  *     fail ERRNO; fail       copies of the model, and fsync of the model itself, fail; no longer
+ *     torn                   a write to the model itself fails in its middle, until `fail`
  *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
  *                            waits wake at once and end as soon as `later` moves it
+ *     due                    what is due has been asked for and, unless copies are held, is done
  *     still                  only `later` moves the clock
  *     alter; restore         another program touches the model; its time is restored
  *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning

@@ -248,6 +248,19 @@ static void settle(const struct run *r)
     }
 }
 
+/* What is due by now has been asked for and, unless copies are held, has ended. */
+OP(due, 0, 0)
+{
+    struct live *l = atomic_load(&r->t->live);
+    for (bool rests = !l; !rests; (void)usleep(100)) {
+        lock_take(&l->lock);
+        rests = !l->queue.due.tv_sec || !when_past(&l->queue.due, 0);
+        lock_drop(&l->lock);
+    }
+    settle(r);
+    return 0;
+}
+
 void script_release(struct run *r, struct handle *h)
 {
     tree_release(h->f);
@@ -894,7 +907,16 @@ OP(go, 0, 1)
 OP(fail, 0, 1)
 {
     const int error = named(r, arg[0]);
-    script_gate_open()->error = error;
+    struct script_gate *g = script_gate_open();
+    g->error = error;
+    g->torn = 0;
+    script_gate_close();
+    return 0;
+}
+
+OP(torn, 0, 0)
+{
+    script_gate_open()->torn = 1;
     script_gate_close();
     return 0;
 }

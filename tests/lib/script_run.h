@@ -92,6 +92,7 @@ struct script_gate {
     unsigned held; /* number of copies that have stopped */
     int spoilt;    /* result of those that have stopped, when they go on; 0: success */
     int error;     /* error that copies return */
+    unsigned torn; /* 1: a write to the model is cut short; 2: and then fails */
 };
 /* Change the gate: script_gate_go() lets the copies go on. */
 struct script_gate *script_gate_open(void);

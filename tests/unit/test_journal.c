@@ -438,13 +438,15 @@ static const struct choice {
     {EDIT_CLONE_NO, EDIT_AUTO, 26 << 20, 60 << 20, 100, false, 0, EDIT_INPLACE, 0},
     {EDIT_CLONE_NO, EDIT_INPLACE, 26 << 20, UINT64_MAX, 100, false, 0, EDIT_INPLACE, 0},
     {EDIT_CLONE_NO, EDIT_AUTO, 26 << 20, 10 << 20, 100, false, -ENOSPC, EDIT_AUTO, 0},
+    {EDIT_CLONE_NO, EDIT_INPLACE, 26 << 20, 40 << 20, 101, false, 0, EDIT_INPLACE, 0},
+    {EDIT_CLONE_NO, EDIT_INPLACE, 26 << 20, 40 << 20, 9, false, -ENOSPC, EDIT_AUTO, 0}, /* sparse */
     {EDIT_CLONE_NO, EDIT_COPY, 1, 10 << 20, 100, false, -ENOSPC, EDIT_AUTO, 0},
     {EDIT_CLONE_NO, EDIT_COPY, 1, 11 << 20, 9, false, 0, EDIT_COPY, 10}, /* sparse */
     {EDIT_CLONE_YES, EDIT_AUTO, 26 << 20, 30 << 20, 100, false, 0, EDIT_COPY, 1},
     {EDIT_CLONE_YES, EDIT_AUTO, 26 << 20, 10 << 20, 100, false, -ENOSPC, EDIT_AUTO, 0},
     /* the header alone */
     {EDIT_CLONE_NO, EDIT_AUTO, 0, 0, 100, false, 0, EDIT_INPLACE, 0},
-    {EDIT_CLONE_YES, EDIT_AUTO, 0, 0, 100, false, 0, EDIT_INPLACE, 0},
+    {EDIT_CLONE_YES, EDIT_AUTO, 0, 0, 100, false, -ENOSPC, EDIT_AUTO, 0},
     {EDIT_CLONE_YES, EDIT_AUTO, 0, 2 << 20, 100, false, 0, EDIT_COPY, 1},
     {EDIT_CLONE_NO, EDIT_COPY, 0, 0, 100, false, -ENOSPC, EDIT_AUTO, 0},
     /* the model must be backed up first */

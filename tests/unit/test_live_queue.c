@@ -579,9 +579,13 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'new'; fail EIO; flush A =EIO; fail; flush A =EIO;"
      "fsync A =EIO; close A =EIO; text a.name 'one\n'; fsync"},
     {"an edit in place that is not finished is named, and not answered 0", "inplace close",
-     "open A a.count w trunc; write A 9; fail EIO; flush A =EIO; release A; owes metadata;"
-     "put a.count 9 =EIO; owes metadata; fsync =EIO; fail; put a.count 9; owes; fsync",
+     "open A a.count w trunc; write A 9; fail EIO; flush A =EIO; release A; owes 'the last edit';"
+     "put a.count 9 =EIO; owes 'the last edit'; fsync =EIO; fail; put a.count 9; owes; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"an edit in place that stopped in its middle is shown as a whole", "tensors inplace close",
+     "open A /z/raw w; dots A 20000 1; torn; flush A =EIO; dotted /z/raw 20000 1; fsync =EIO;"
+     "dotted /z/raw 20000 1; fail; fsync; dotted /z/raw 20000 1; close A",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=X{20000} "},
     {"an equal text from another program is just as durable", "sync",
      "put a.name 'new'; open B a.name w trunc; write B 'new'; fail EIO; fsync B =EIO; fail;"
      "write B 'new' 0; fsync B; close B; file a.name:string=new " A_COUNT A_OTHER A_LIST,

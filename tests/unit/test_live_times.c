@@ -139,6 +139,16 @@ static const struct script scripts[] = {
      "put /a/type 'F32\n'; put /b/type 'F16\n'; put /big/type 'F16\n'; tfile a:I8:8=abcdefgh " B
      "c:I8:4=wxyz " BIG "; values /b/f32 '1 2 3 4 5 6'; fsync",
      "a:F32:8=97,98,99,100,101,102,103,104 b:F16:2x3=12 c:I8:4=wxyz big:F16:69206016=138412032 "},
+    {"a removal that copies a large model is written when collected edits would be",
+     "tensors large auto",
+     "behind 1000; rmdir /c; later 3; due; tfile " A B "c:I8:4=wxyz " BIG
+     "; later 11; due; tfile " A B BIG,
+     A B BIG},
+    {"an edit that was collected during a write waits for those after it", "tensors large auto",
+     "behind 1000; put a.name two; hold; & fsync; held; open A a.count w trunc; write A 9;"
+     "& flush A; later 11; due; go; wait; wait; due; file a.name:string=two " A_COUNT A_OTHER A_LIST
+     "; release A; later 11; due; file a.name:string=two a.count:u32=9 " A_OTHER A_LIST,
+     A B "c:I8:4=wxyz " BIG},
     {"a large model of many parts is written", "tensors large sync",
      "open A /big/raw rw; dots A 264 262144; close A; dotted /big/raw 264 262144; fsync;"
      "open A /big/raw w; write A . 0; close A; text /a/raw abcdefgh; rmdir /big",
