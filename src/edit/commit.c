@@ -638,7 +638,7 @@ static int is_named(const struct edit_file *f, const char *name, const struct te
  * that file is put back. If the exchange fails, renames the old file over the new one, because
  * recovery would remove a file with a temp's name. If that fails too, the new file stays.
  */
-static void undo_exchange(const struct edit_file *f, struct temp *t)
+static void undo_exchange(struct edit_file *f, struct temp *t)
 {
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
     if (r == 0 && is_named(f, t->name, t) == 0)
@@ -646,7 +646,7 @@ static void undo_exchange(const struct edit_file *f, struct temp *t)
     else if (r < 0 && is_named(f, f->name, t) == 1)
         r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
     if (r == 0)
-        (void)sys_sync_dir(f->sys, f->dir);
+        f->unsynced = sys_sync_dir(f->sys, f->dir) < 0;
     else
         let_go(f, t);
 }
@@ -922,7 +922,10 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
     enum journal_state found;
     uint64_t copies;
     *ret = (struct edit_result){.old_fd = -1};
-    int r = edit_file_fresh(f, e);
+    int r = f->unsynced ? sync_folder(f, e) : 0;
+    f->unsynced = r < 0;
+    if (r == 0)
+        r = edit_file_fresh(f, e);
     /* C4. Finishes the file's own unfinished edit, on which the plan builds. */
     if (r == 0)
         r = journal_settle(f, true, &found, e);

@@ -227,8 +227,8 @@ static int fill_journal(struct writing *w)
     return r < 0 ? r : sys_sync_dir(j->sys, w->f->dir);
 }
 
-int journal_write(const struct edit_file *f, const struct edit_plan *plan,
-                  const struct edit_hooks *hooks, struct journal *ret, struct err *e)
+int journal_write(struct edit_file *f, const struct edit_plan *plan, const struct edit_hooks *hooks,
+                  struct journal *ret, struct err *e)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     char name[NAME_MAX + 1];
@@ -279,13 +279,13 @@ int journal_end(const struct edit_file *f, const struct journal *j)
     return r < 0 ? r : sys_sync(f->sys, j->fd);
 }
 
-int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e)
+int journal_cancel(struct edit_file *f, const struct journal *j, int r, struct err *e)
 {
-    return journal_end(f, j) == 0
-               ? r
-               : err_prefix(e, r,
-                            "the journal beside the model cannot be removed: the edit may yet be "
-                            "applied when the model is next opened");
+    f->unsynced = journal_end(f, j) < 0;
+    return f->unsynced ? err_prefix(e, r,
+                                    "the journal beside the model cannot be removed: the edit may "
+                                    "yet be applied when the model is next opened")
+                       : r;
 }
 
 /* ---- applying ---- */

@@ -73,8 +73,8 @@ void journal_free(struct journal *j);
  * Do step 1 for a plan that is written in place. On failure nothing is left on disk except what
  * journal_cancel() cannot remove. Returns 0 or -errno.
  */
-int journal_write(const struct edit_file *f, const struct edit_plan *plan,
-                  const struct edit_hooks *hooks, struct journal *ret, struct err *e);
+int journal_write(struct edit_file *f, const struct edit_plan *plan, const struct edit_hooks *hooks,
+                  struct journal *ret, struct err *e);
 /*
  * Do step 2, repeating it once if it fails, and note the model's new identity in f. Returns 0, or
  * -errno if the edit may be only partly written.
@@ -91,7 +91,7 @@ int journal_end(const struct edit_file *f, const struct journal *j);
  * Call journal_end() to cancel an edit that failed with r before step 2. Returns r. If
  * journal_end() failed, the message says that the edit may still be applied.
  */
-int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
+int journal_cancel(struct edit_file *f, const struct journal *j, int r, struct err *e);
 
 /*
  * Compare an open journal with the model, setting its state and, unless that is VOID, `begun`.

@@ -269,6 +269,13 @@ void name_keep(struct live *l, struct name *x)
     queue_spared(l);
 }
 
+void names_keep_made(struct live *l)
+{
+    for (struct name *x = l->first; x && l->n_gone; x = x->next)
+        if (x->file)
+            name_keep(l, x);
+}
+
 void names_spare_all(struct live *l, const struct err *why)
 {
     for (struct name *x = l->first; x && l->n_gone; x = x->next)

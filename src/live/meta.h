@@ -117,6 +117,8 @@ void name_reap(struct live *l, struct name *x);
 void name_keep(struct live *l, struct name *x);
 /* The same, and show a key that was hidden. */
 void name_spare(struct live *l, struct name *x);
+/* Take the removals back of keys that were created anew while they were planned. */
+void names_keep_made(struct live *l);
 /* Take the removals of all keys back, for this reason. */
 void names_spare_all(struct live *l, const struct err *why);
 void name_set_error(struct live *l, struct name *x, const char *why); /* why may be NULL */

@@ -184,6 +184,8 @@ void draft_reset(struct view_draft *d)
         d->lost.upto = d->refused;
     }
     extents_free(&d->written);
+    if (d->changed) /* the kernel has pages of it */
+        d->object->cold |= (uint32_t)1 << d->view;
     d->changed = d->dirty = false;
     d->npy = (struct npy){0};
     d->begun.tv_sec = 0;

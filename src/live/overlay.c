@@ -174,6 +174,7 @@ struct accept {
     bool write; /* write it now */
     bool sure;  /* however long that takes */
     bool mixed; /* with removals */
+    bool taken; /* removals were planned, and are taken out again */
     bool tried; /* the write began */
     struct edit_result result;
     long long begun, reported; /* ms */
@@ -337,6 +338,7 @@ static int plan_removals(struct live *l, struct accept *a, struct err *e)
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = false;
+    a->taken = true;
     const struct err why = *e;
     const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
     r = alone ? r : plan(l, a, e);
@@ -363,7 +365,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     }
     lock_take(&l->lock);
     l->astray = astray;
-    l->unfinished = l->file->unfinished;
+    l->unfinished = l->file->unfinished || l->file->unsynced;
     if (*done)
         state_accepted(l, &g, a->write);
     if (r < 0 && l->unfinished)
@@ -391,6 +393,9 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
+    if (*done && !a.taken)
+        return r;
+    names_keep_made(l);
     if (*done)
         return r;
     edit_undo(&l->pending, mark);

@@ -248,7 +248,8 @@ static int text_accepted(struct live *l, struct request *q, int r, const struct 
     draft_accepted(f, q->number, &q->typed);
     if (x && q->changed) { /* else the reason for a refusal stays: an editor may restore the text */
         x->mtime = when_date();
-        name_set_error(l, x, NULL);
+        if (f->state != DRAFT_REFUSED) /* else a later text was refused */
+            name_set_error(l, x, NULL);
     }
     return r;
 }

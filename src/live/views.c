@@ -97,6 +97,12 @@ static bool draft_is_due(const struct view_draft *d)
     return d->changed && d->touched > d->refused && d->touched > d->settled;
 }
 
+/* True if the line of a text is being judged. If a signal has ended that, it is not judged again. */
+static bool is_judging_line(const struct view_draft *d)
+{
+    return view_is_text(d->view) && d->judging && d->touched <= d->copied;
+}
+
 /* True if all that was written was accepted or refused, and nobody is writing on: a release may come
  * late. */
 static bool draft_is_over(const struct view_draft *d)
@@ -113,7 +119,6 @@ static void drop_expired(struct live *l, struct object *o)
         if (!d->begun.tv_sec || !when_past(&d->begun, 0))
             continue;
         (void)object_refused(l, o, &e);
-        o->cold |= (uint32_t)1 << d->view;
         draft_reset(d);
         draft_reap(l, d);
     }
@@ -144,7 +149,6 @@ static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
         draft_reset(d);
         if (kept)
             (void)err_set(&d->why, -ESTALE, "another view was written: open it again");
-        o->cold |= (uint32_t)1 << d->view;
         draft_reap(l, d);
     }
     return busy;
@@ -580,7 +584,7 @@ bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view)
     LOCKED(&l->lock);
     struct object *o = object_find(l, tensor);
     const bool cold = o && o->cold >> view & 1;
-    if (o)
+    if (o && l->as_shown == l->changes) /* else an older state may be read now */
         o->cold &= ~((uint32_t)1 << view);
     return cold;
 }
@@ -618,7 +622,7 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
     flushed(l, h);
     if (h->wrote > d->lost.after && h->wrote <= d->lost.upto)
         return d->lost.why;
-    if (d->why.code || !draft_is_written(d) || d->touched <= d->settled)
+    if (d->why.code || !draft_is_written(d) || d->touched <= d->settled || is_judging_line(d))
         return d->why.code;
     if (!h->o->fresh)
         return ask(l, d, when, false, w);
@@ -627,13 +631,14 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
 
 static int flush_view(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
 {
-    if (!h->d)
+    struct view_draft *d = h->d;
+    if (!d)
         return 0;
-    lock_take(&h->d->io);
+    lock_take(&d->io);
     lock_take(&l->lock);
     const int r = judge_now(l, h, when, w);
-    lock_drop(&l->lock);
-    lock_drop(&h->d->io);
+    lock_drop(&l->lock); /* from now on the handle may be released, but `d` needs its lock to go */
+    lock_drop(&d->io);
     return r;
 }
 
@@ -656,7 +661,7 @@ static void end_writing(struct live *l, struct view_draft *d)
 {
     const struct err never = {.code = -ECANCELED, .msg = "the file was written but never closed"};
     struct object *o = d->object;
-    const bool due = draft_is_written(d) && draft_is_due(d) && !d->why.code;
+    const bool due = draft_is_written(d) && draft_is_due(d) && !d->why.code && !is_judging_line(d);
     if (o->fresh) {
         d->dirty &= l->ending;
         return;
@@ -667,10 +672,8 @@ static void end_writing(struct live *l, struct view_draft *d)
     if (due && !asks)
         (void)object_refused(l, o, &never);
     /* Who opens the view from now on begins anew, but for a header alone, which waits for the rest. */
-    if (asks ? d->size > d->npy.header : !d->judging) {
-        o->cold |= d->changed ? (uint32_t)1 << d->view : 0;
+    if (asks ? d->size > d->npy.header : !d->judging)
         draft_reset(d);
-    }
 }
 
 void live_view_release(struct live *l, struct live_view *h)

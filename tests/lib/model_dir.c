@@ -356,13 +356,13 @@ void scene_end(struct scene *s)
 
 /* ---- journals ---- */
 
-int put_journal_of(const struct edit_file *f, const struct edit_plan *p)
+int put_journal_of(struct edit_file *f, const struct edit_plan *p)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     return journal_write(f, p, NULL, &j, NULL);
 }
 
-int put_journal(const struct edit_file *f, const uint8_t *new, size_t n)
+int put_journal(struct edit_file *f, const uint8_t *new, size_t n)
 {
     struct image *im = image_new(NULL);
     struct edit_plan p = {.old_size = f->id.size, .image = im};

@@ -133,9 +133,9 @@ void scene_end(struct scene *s);
 /* ---- journals ---- */
 
 /* Write the journal of a plan, like journal_write(). */
-int put_journal_of(const struct edit_file *f, const struct edit_plan *p);
+int put_journal_of(struct edit_file *f, const struct edit_plan *p);
 /* Write a journal that replaces the first n bytes of a file. */
-int put_journal(const struct edit_file *f, const uint8_t *new, size_t n);
+int put_journal(struct edit_file *f, const uint8_t *new, size_t n);
 
 /* ---- a directory with a history ---- */
 

@@ -7,6 +7,8 @@ import os
 import signal
 import unittest
 
+import numpy as np
+
 import editlib
 import ggufmodel as gguf
 import mountlib
@@ -101,6 +103,37 @@ class WhileCopying(Signals):
         """SIGCHLD and similar signals end no wait; nor does a signal that stops or continues the
         program."""
         self.ends(0, *PASSING, signal.SIGSTOP, signal.SIGCONT, open_first=True)
+
+
+class WhileConverting(Signals):
+    def test_signal(self):
+        """A conversion whose write was interrupted did not happen, although the program closes the file then."""
+        values = np.random.default_rng(1).standard_normal(1 << 20, '<f4')
+        source = mountlib.put('model.gguf', gguf.encode(samples.keys(), [Tensor(b'w', 0, (1024, 1024), values.tobytes())]))
+        libc = ctypes.CDLL(None, use_errno=True)
+
+        def convert():
+            fd = os.open(place, os.O_WRONLY | os.O_TRUNC)
+            done = libc.write(fd, b'IQ3_S\n', 6)  # slow; unlike os.write(), this does not try again
+            code = ctypes.get_errno()
+            os.close(fd)
+            if done < 0:
+                raise OSError(code, 'write')
+
+        with mountlib.Mount(source, '-o', 'tensors=edit,commit=sync') as at:
+            place = at + '/tensors/w/type'
+            for _ in range(20):  # until the signal comes in time
+                process = self.child_that(convert)
+                editlib.until(lambda: process.exitcode is not None or editlib.waits(process.pid))
+                if process.exitcode is None:
+                    os.kill(process.pid, signal.SIGTERM)
+                process.join(mountlib.LIMIT)
+                if process.exitcode:
+                    break
+                with open(place, 'w') as file:
+                    file.write('F32\n')
+            self.assertEqual(process.exitcode, errno.EINTR)
+            self.assertEqual(mountlib.get(place), b'F32\n')
 
 
 @needs_gate

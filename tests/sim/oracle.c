@@ -358,12 +358,18 @@ static void note_moment(struct state *s)
 
 static void end_removal(struct state *s, int k, bool written);
 
-/* Everything up to now is on the disk, and so are these removals. */
-static void on_disk(struct state *s, unsigned removals)
+/* These removals were made. */
+static void end_removals(struct state *s, unsigned removals)
 {
     for (int k = 0; k < KEYS; k++)
         if (removals & s->now.gone & 1u << k)
             end_removal(s, k, true);
+}
+
+/* Everything up to now is on the disk, and so are these removals. */
+static void on_disk(struct state *s, unsigned removals)
+{
+    end_removals(s, removals);
     note_moment(s);
     s->floor = s->moments - 1;
 }
@@ -1018,6 +1024,8 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     end_edit(&s, &q, why, other);
     if (!why && writes)
         on_disk(&s, q.now ? q.gone : 0);
+    else if (!why && q.now)
+        end_removals(&s, q.gone);
     if (!why && writes && o->finishes)
         emit_done(&s, q.caller, FAULT); /* in place, after the journal: it is finished later */
     done(&s, q.caller, why);

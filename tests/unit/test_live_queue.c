@@ -586,6 +586,15 @@ static const struct script scripts[] = {
      "open A /z/raw w; dots A 20000 1; torn; flush A =EIO; dotted /z/raw 20000 1; fsync =EIO;"
      "dotted /z/raw 20000 1; fail; fsync; dotted /z/raw 20000 1; close A",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=X{20000} "},
+    {"a key that is created while its removal is written keeps its place if that fails", "close",
+     "rm a.count; hold; & fsync; held; open A a.count w creat trunc; go EIO; wait =EIO; fsync;"
+     "write A 9; close A; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"a text that is accepted does not hide that a later one was refused", "sync",
+     "put a.name two; open A a.count w trunc; write A 77; hold; & fsync; held; & flush A;"
+     "open B a.count w trunc; write B 'bad\n' =EINVAL; go; wait; wait; refused a.count;"
+     "text a.count '77\n'; close B =EINVAL; release A",
+     "a.name:string=two a.count:u32=77 " A_OTHER A_LIST},
     {"an equal text from another program is just as durable", "sync",
      "put a.name 'new'; open B a.name w trunc; write B 'new'; fail EIO; fsync B =EIO; fail;"
      "write B 'new' 0; fsync B; close B; file a.name:string=new " A_COUNT A_OTHER A_LIST,
