@@ -374,9 +374,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     LOCKED(&l->lock);
     while ((r = look_at_both(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
            file_key(f)) {
-        if (f->state == DRAFT_REFUSED && value_is_stored(l, f->name))
-            draft_restart(l, f);
-        r = draft_load(l, f, 0);
+        r = draft_load(l, f, value_is_stored(l, f->name) ? DRAFT_ANEW : 0);
         if (r <= 0)
             break;
     }

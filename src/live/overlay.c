@@ -35,7 +35,7 @@ static bool is_hiding(const struct live *l)
 
 bool overlay_is_pending(const struct live *l)
 {
-    return is_hiding(l) || l->unfinished || !edit_change_is_empty(&l->pending);
+    return is_hiding(l) || l->unfinished || l->unsynced || !edit_change_is_empty(&l->pending);
 }
 
 /* Add the removal of the keys and tensors that are gone. Returns 0 or -ENOMEM. */
@@ -365,7 +365,8 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     }
     lock_take(&l->lock);
     l->astray = astray;
-    l->unfinished = l->file->unfinished || l->file->unsynced;
+    l->unfinished = l->file->unfinished;
+    l->unsynced = l->file->unsynced;
     if (*done)
         state_accepted(l, &g, a->write);
     if (r < 0 && l->unfinished)

@@ -142,7 +142,8 @@ struct live {
     /* A write failed, and its new file stayed in the model's place (edit/commit.h): what the mount
      * shows is not in the file, and nothing can be written any more. */
     bool astray;
-    bool unfinished; /* the last edit is not done or taken back on the disk (edit/commit.h) */
+    bool unfinished; /* the last edit is in the journal, but not in the model (edit/commit.h) */
+    bool unsynced;   /* the last edit was taken back, but that may not be on the disk */
     bool unmapped;   /* readers use a mapping that is older than the last edit */
 
     struct table by_text, by_number;

@@ -133,8 +133,9 @@ void draft_restart(struct live *l, struct file *f)
  * end of a text that was accepted, since the program has then seen the size of the stored one. */
 static bool lacks_text(const struct file *f, uint64_t off)
 {
-    return file_key(f) &&
-           (f->state == DRAFT_NONE || (f->state == DRAFT_CLEAN && off > f->text.len));
+    return file_key(f) && (f->state == DRAFT_NONE ||
+                           (off == DRAFT_ANEW ? f->state == DRAFT_REFUSED
+                                              : f->state == DRAFT_CLEAN && off > f->text.len));
 }
 
 int draft_load(struct live *l, struct file *f, uint64_t off)
@@ -147,6 +148,8 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
         r = value_text(l, f->name, &text) < 0 ? -ENOMEM : 1;
         if (r < 0 || changes != l->changes || !lacks_text(f, off))
             continue;
+        if (f->state == DRAFT_REFUSED)
+            draft_restart(l, f);
         buf_free(&f->text);
         f->text = text;
         text = BUF_INIT;

@@ -52,7 +52,8 @@ int draft_open(struct live *l, struct file *f, const struct err *unready);
 /* What was written is dropped, and the stored text counts. Also the end of a draft that nobody needs. */
 void draft_restart(struct live *l, struct file *f);
 /* Have the draft of a key begin with the stored text if it has none, before it is used at `off`.
- * Returns 0, 1 if that dropped the lock, or -ENOMEM. */
+ * DRAFT_ANEW: also if its text was refused. Returns 0, 1 if that dropped the lock, or -ENOMEM. */
+#define DRAFT_ANEW UINT64_MAX
 int draft_load(struct live *l, struct file *f, uint64_t off);
 void draft_empty(struct live *l, struct live_file *h);
 /* A version of the text was accepted, as this type if that was set; UINT64_MAX: another value. */
