@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "gguf/value.h"
+#include "quant/quant.h"
 #include "text/text.h"
 
 #define MIN_ALIGNMENT ((uint64_t)8)
@@ -332,6 +333,31 @@ size_t edit_change_count(const struct edit_change *c)
     for (size_t i = 0; i < c->n; i++)
         n += differs(c, c->slot[i]);
     return n;
+}
+
+void edit_describe(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
+{
+    char old[SHOW_MAX], now[SHOW_MAX];
+    const struct gguf *g = c->on.g;
+    const bool known = s->old != EDIT_NONE;
+    const struct gguf_tensor *t = known && s->kind == EDIT_TENSOR ? &g->tensor[s->old] : NULL;
+    const struct gguf_kv *kv = known && !t ? &g->kv[s->old] : NULL;
+    const struct tensor_content *k = t ? s->content : NULL;
+    const struct quant_type *was = t ? quant_find(t->type_id) : NULL;
+    const struct quant_type *is = k && k->shape.n_dims ? quant_find(k->shape.type) : was;
+    (void)show(now, s->name, s->name_len);
+    (void)(t    ? show(old, gguf_name(g, t), t->name_len)
+           : kv ? show(old, gguf_key(g, kv), kv->key_len)
+                : strcpy(old, now));
+    buf_printf(out, "%s: ", old);
+    if (s->gone || !known)
+        buf_str(out, s->gone ? "removed" : "new");
+    else if (strcmp(old, now) != 0)
+        buf_printf(out, "renamed to %s", now);
+    else if (was != is && was && is)
+        buf_printf(out, "%s -> %s", was->name, is->name);
+    else
+        buf_str(out, "changed");
 }
 
 /* ---- what is refused ---- */

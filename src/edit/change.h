@@ -179,6 +179,10 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
 
 /* ---- the change as a whole ---- */
 
+/* Say what an operation does, such as "general.url: removed". The slot is not that of a new key or tensor
+ * that is gone again. */
+void edit_describe(const struct edit_change *c, const struct edit_slot *s, struct buf *out);
+
 /* Return true if nothing has been changed or every change has been undone. */
 static inline bool edit_change_is_empty(const struct edit_change *c)
 {

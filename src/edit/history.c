@@ -15,7 +15,6 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/lock.h"
-#include "quant/quant.h"
 
 #define TICK_MS 10      /* pause between attempts to lock the directory */
 #define NEW_NAME ".new" /* name of a file being written; under the lock, one name suffices */
@@ -435,26 +434,6 @@ static void put_keys(struct buf *b, const struct history_edit *x, uint8_t *touch
         put_old_slot(b, KEYS_LINE, 0, line.data, line.len, 0);
 }
 
-static void describe_tensor(const struct history_edit *x, const struct edit_slot *s,
-                            struct buf *text)
-{
-    const struct gguf *g = x->change->on.g;
-    const struct gguf_tensor *old = s->old == EDIT_NONE ? NULL : &g->tensor[s->old];
-    const uint32_t i = gguf_find_tensor(x->after, s->name, s->name_len);
-    const struct gguf_tensor *now = s->gone || i == EDIT_NONE ? NULL : &x->after->tensor[i];
-    const struct quant_type *was = old ? quant_find(old->type_id) : NULL;
-    const struct quant_type *is = now ? quant_find(now->type_id) : NULL;
-    buf_add(text, old ? gguf_name(g, old) : s->name, old ? old->name_len : s->name_len);
-    if (!old || !now)
-        buf_str(text, old ? ": removed" : ": added");
-    else if (was != is && was && is)
-        buf_printf(text, ": %s -> %s", was->name, is->name);
-    else if (gguf_find_tensor(g, s->name, s->name_len) != s->old)
-        buf_printf(text, ": renamed to %s", s->name);
-    else
-        buf_str(text, ": changed");
-}
-
 /* Adds a line about the tensors that the edit touches. */
 static void put_tensors(struct buf *b, const struct history_edit *x)
 {
@@ -465,7 +444,7 @@ static void put_tensors(struct buf *b, const struct history_edit *x)
         if (s->kind != EDIT_TENSOR || (s->gone && s->old == EDIT_NONE))
             continue;
         text.len = 0;
-        describe_tensor(x, s, &text);
+        edit_describe(x->change, s, &text);
         names_add(&tensors, text.data, text.len);
     }
     list_end(&tensors, "", &line);

@@ -16,12 +16,6 @@
 
 /* ---- keys that nobody has touched ---- */
 
-/* Return the number that a key had when the model was opened, or UINT32_MAX. */
-static uint32_t born_number(const struct live *l, const struct name *x)
-{
-    return gguf_find_key(l->born, x->key, x->key_len);
-}
-
 uint32_t key_named(const struct live *l, const char *text)
 {
     const struct snapshot *g = l->state;
@@ -92,7 +86,8 @@ struct file *file_known(const struct live *l, uint32_t number)
 void name_reap(struct live *l, struct name *x)
 {
     const bool told = x->key && value_is_stored(l, x) &&
-                      (x->mtime.tv_sec || file_known(l, x->ino) || x->ino != born_number(l, x));
+                      (x->mtime.tv_sec || file_known(l, x->ino) ||
+                       x->ino != gguf_find_key(l->born, x->key, x->key_len));
     if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !told)
         name_free(l, x);
 }
@@ -223,7 +218,7 @@ struct file *file_look(struct live *l, const char *text, int *why)
     char key[TREE_NAME_MAX + 1];
     struct typed type;
     struct file *f = find_plain(l, text, why);
-    if (f || *why != -ENOENT || !type_of_name(text, key, &type))
+    if (f || *why != -ENOENT || !type_of_name(text, key, &type.type, &type.elem))
         return f;
     f = find_plain(l, key, why);
     if (f && file_key(f) && has_type(l, f, &type))
@@ -427,9 +422,9 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     struct shown shown = SHOWN_NONE;
     char key[TREE_NAME_MAX + 1];
     struct err unready;
-    struct typed type;
+    struct typed type = {.set = true};
     int why, r;
-    const bool typed = type_of_name(name, key, &type);
+    const bool typed = type_of_name(name, key, &type.type, &type.elem);
     struct live_file *h = calloc(1, sizeof(*h));
     if (!h)
         return -ENOMEM;

@@ -124,35 +124,18 @@ int overlay_freshen(struct live *l, struct err *e)
 
 /* ---- what the log says ---- */
 
-/* Describe what an edit does to a key or tensor. Writes nothing if it does nothing. */
-static void put_note(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
-{
-    char name[SHOW_MAX], old[SHOW_MAX];
-    const bool tensor = s->kind == EDIT_TENSOR, known = s->old != EDIT_NONE;
-    if (s->gone && !known)
-        return;
-    (void)show(name, s->name, s->name_len);
-    if (known && tensor)
-        (void)show(old, gguf_name(c->on.g, &c->on.g->tensor[s->old]),
-                   c->on.g->tensor[s->old].name_len);
-    else if (known)
-        (void)show(old, gguf_key(c->on.g, &c->on.g->kv[s->old]), c->on.g->kv[s->old].key_len);
-    const bool renamed = known && !s->gone && strcmp(name, old) != 0;
-    buf_printf(out, "%s%s: %s%s", tensor ? IN_TENSORS : IN_KEYS, known ? old : name,
-               s->gone   ? "removed"
-               : renamed ? "renamed to "
-               : known   ? "changed"
-                         : "new",
-               renamed ? name : "");
-    buf_char(out, '\0');
-}
-
 void overlay_notes(const struct live *l, struct buf *out)
 {
     char shown[SHOW_MAX];
     struct edit_tensor t;
-    for (size_t i = 0; i < l->pending.n; i++)
-        put_note(&l->pending, l->pending.slot[i], out);
+    for (size_t i = 0; i < l->pending.n; i++) {
+        const struct edit_slot *s = l->pending.slot[i];
+        if (s->gone && s->old == EDIT_NONE)
+            continue;
+        buf_str(out, s->kind == EDIT_TENSOR ? IN_TENSORS : IN_KEYS);
+        edit_describe(&l->pending, s, out);
+        buf_char(out, '\0');
+    }
     for (const struct name *x = l->first; x && l->n_gone; x = x->next)
         if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}))
             buf_printf(out, IN_KEYS "%s: removed%c", show(shown, x->key, x->key_len), '\0');

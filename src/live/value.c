@@ -14,19 +14,6 @@
 #include "text/number.h"
 #include "text/text.h"
 
-/* ---- types ---- */
-
-bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret)
-{
-    const char *colon = strrchr(file, ':');
-    *ret = (struct typed){.set = true};
-    if (!colon || colon == file ||
-        !type_name_get(colon + 1, strlen(colon + 1), &ret->type, &ret->elem))
-        return false;
-    *(char *)mempcpy(key, file, (size_t)(colon - file)) = '\0';
-    return true;
-}
-
 /* ---- stored values ---- */
 
 static uint32_t key_stored(const struct live *l, const struct name *x)
@@ -456,8 +443,6 @@ static int accept_type(struct live *l, struct request *q, struct err *e)
     CLEANUP(shown_free) struct shown s = x ? value_stored(l, x) : SHOWN_NONE;
     if (!s.snap)
         return err_set(e, -ENOENT, "the key is gone");
-    if (strcmp(x->key, "general.alignment") == 0)
-        return err_set(e, -EINVAL, "its type cannot be changed");
     if (shown_value(&s, &v) && v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
         return err_set(e, -EOPNOTSUPP, "arrays of arrays cannot be edited");
     request_pin(q, x);

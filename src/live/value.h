@@ -32,9 +32,6 @@ int live_retype(struct live *l, uint32_t number, const void *type, size_t n, str
 
 /* ---- for this layer: with the lock of `struct live` held ---- */
 
-/* Parse "KEY:TYPE", where TYPE names a type. Returns false for other names. */
-bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
-
 /* True if the accepted state has the key, even if its name is hidden, but not if it is gone. */
 bool value_is_stored(const struct live *l, const struct name *x);
 /* Return the key's value in the accepted state, which the caller frees with shown_free(). */

@@ -333,6 +333,15 @@ static int items_next(struct items *it)
     return it->bracket ? next_in_array(it) : next_line(it);
 }
 
+bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], uint32_t *type, uint32_t *elem)
+{
+    const char *colon = strrchr(file, ':');
+    if (!colon || colon == file || !type_name_get(colon + 1, strlen(colon + 1), type, elem))
+        return false;
+    *(char *)mempcpy(key, file, (size_t)(colon - file)) = '\0';
+    return true;
+}
+
 /* ---- a value from its text ---- */
 
 /* The state of a call of text_parse(). */

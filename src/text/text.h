@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "gguf/value.h"
+#include "text/name.h"
 
 void text_value(struct buf *out, const struct gguf_value *v);
 
@@ -34,6 +35,9 @@ void type_name_put(const struct gguf_value *v, struct buf *out);
 /* Parse the name of a type; that of an array of arrays gives array[array]. Returns false if there
  * is no such type. */
 bool type_name_get(const char *name, size_t n, uint32_t *type, uint32_t *elem);
+
+/* Parse "KEY:TYPE", the name of a file, where TYPE names a type. Returns false for other names. */
+bool type_of_name(const char *file, char key[TREE_NAME_MAX + 1], uint32_t *type, uint32_t *elem);
 
 /* ---- a value from its text ---- */
 
