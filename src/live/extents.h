@@ -47,7 +47,7 @@ struct extent {
     uint64_t at, len; /* in the view */
     uint64_t src;     /* offset of the first byte in the log */
     struct log *log;  /* a reference; NULL: zeros */
-    uint64_t epoch;   /* the draft's when it was written (views.h) */
+    uint64_t epoch;   /* the draft's when it was written (objects.h) */
 };
 
 struct extents {

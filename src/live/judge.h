@@ -34,7 +34,7 @@ struct tensor_round {
     enum tensor_view view;
     struct extents written; /* owned */
     uint64_t size;          /* of the view with these bytes */
-    uint64_t epoch;         /* of the newest of these bytes (views.h) */
+    uint64_t epoch;         /* of the newest of these bytes (objects.h) */
     struct npy npy;         /* the header of a NumPy view, unless npy.header is 0 */
 };
 

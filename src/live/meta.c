@@ -264,20 +264,15 @@ void name_keep(struct live *l, struct name *x)
     queue_spared(l);
 }
 
-void names_keep_made(struct live *l)
-{
-    for (struct name *x = l->first; x && l->n_gone; x = x->next)
-        if (x->file)
-            name_keep(l, x);
-}
-
 void names_spare_all(struct live *l, const struct err *why)
 {
-    for (struct name *x = l->first; x && l->n_gone; x = x->next)
-        if (x->gone) {
-            name_keep(l, x);
+    for (struct name *x = l->first; x && l->n_gone; x = x->next) {
+        if (!x->gone || !(why || x->file))
+            continue;
+        name_keep(l, x);
+        if (why)
             (void)name_refused(l, x, why);
-        }
+    }
 }
 
 void name_spare(struct live *l, struct name *x)
@@ -326,6 +321,29 @@ struct name *name_key(struct live *l, const char *text)
     if (!x && why == -ENOENT && name_decode(text, key, &n) == 0)
         x = name_make(l, text, key, n, l->given++);
     return x;
+}
+
+/* ---- attributes ---- */
+
+/* Get a file's attributes. If the size is that of a stored value, returns the value, which is to be
+ * measured without the lock. */
+static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret)
+{
+    const struct name *x = f->name;
+    *ret = (struct live_attr){.number = f->number,
+                              .ino = x ? x->ino : f->number,
+                              .mtime = x ? x->mtime : (struct timespec){0}};
+    if (file_key(f) && !draft_is_shown(f))
+        return value_stored(l, x);
+    ret->size = f->text.len;
+    return SHOWN_NONE;
+}
+
+static void measure(struct shown *s, struct live_attr *ret)
+{
+    if (s->snap)
+        ret->size = shown_size(s);
+    shown_free(s);
 }
 
 /* ---- open and create ---- */
@@ -391,9 +409,6 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
         *ret = h;
     return r;
 }
-
-static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret);
-static void measure(struct shown *s, struct live_attr *ret);
 
 /* Make a file, and open it. name: without a type. */
 static int open_new(struct live *l, const char *name, int flags, const struct err *unready,
@@ -482,29 +497,6 @@ int live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n,
     if (*ret > 0)
         memcpy(dst, b->data + off, *ret);
     return 0;
-}
-
-/* ---- attributes ---- */
-
-/* Get a file's attributes. If the size is that of a stored value, returns the value, which is to be
- * measured without the lock. */
-static struct shown attr_of(const struct live *l, const struct file *f, struct live_attr *ret)
-{
-    const struct name *x = f->name;
-    *ret = (struct live_attr){.number = f->number,
-                              .ino = x ? x->ino : f->number,
-                              .mtime = x ? x->mtime : (struct timespec){0}};
-    if (file_key(f) && !draft_is_shown(f))
-        return value_stored(l, x);
-    ret->size = f->text.len;
-    return SHOWN_NONE;
-}
-
-static void measure(struct shown *s, struct live_attr *ret)
-{
-    if (s->snap)
-        ret->size = shown_size(s);
-    shown_free(s);
 }
 
 int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct live_attr *ret)
@@ -628,15 +620,5 @@ int live_facts(struct live *l, uint32_t number, const struct live_facts *to)
     lock_drop(&l->lock);
     if (typed || shown_value(&s, &v))
         type_name_put(&v, to->type);
-    return f ? 0 : why;
-}
-
-int live_forgive(struct live *l, uint32_t number)
-{
-    int why;
-    LOCKED(&l->lock);
-    struct file *f = file_numbered(l, number, &why);
-    if (f && f->name)
-        name_set_error(l, f->name, NULL);
     return f ? 0 : why;
 }

@@ -76,8 +76,6 @@ struct live_facts {
     bool *helper; /* the file lives in memory */
 };
 int live_facts(struct live *l, uint32_t number, const struct live_facts *to);
-/* Forget why the file's last write was refused. */
-int live_forgive(struct live *l, uint32_t number);
 
 /* ---- for this layer: with the lock of `struct live` held ---- */
 
@@ -117,9 +115,8 @@ void name_reap(struct live *l, struct name *x);
 void name_keep(struct live *l, struct name *x);
 /* The same, and show a key that was hidden. */
 void name_spare(struct live *l, struct name *x);
-/* Take the removals back of keys that were created anew while they were planned. */
-void names_keep_made(struct live *l);
-/* Take the removals of all keys back, for this reason. */
+/* Take the removals of all keys back, for this reason. why NULL: of those that were created anew while
+ * their removal was planned. */
 void names_spare_all(struct live *l, const struct err *why);
 void name_set_error(struct live *l, struct name *x, const char *why); /* why may be NULL */
 /* Report a refused edit in the log and in user.gguf.error. Returns e->code. */

@@ -84,13 +84,6 @@ static int make_state(struct live *l, const struct view *base, const struct snap
     return err_sys(e, r, "cannot show the edit");
 }
 
-/* Show a view of the state after so many changes; *v is the replaced one then. */
-static void show_state(struct live *l, struct view *v, uint64_t changes)
-{
-    *v = newest_put_view(l->newest, v->snap, v->store);
-    l->as_shown = changes;
-}
-
 int overlay_freshen(struct live *l, struct err *e)
 {
     const struct view accepted = {l->state, l->over, NULL};
@@ -111,8 +104,10 @@ int overlay_freshen(struct live *l, struct err *e)
     if (r == 0 && !v.snap)
         r = make_state(l, &state, state.snap, &p, &v, e);
     lock_take(&l->lock);
-    if (r == 0 && changes > l->as_shown) /* else a newer one is shown */
-        show_state(l, &v, changes);
+    if (r == 0 && changes > l->as_shown) { /* else a newer one is shown */
+        v = newest_put_view(l->newest, v.snap, v.store);
+        l->as_shown = changes;
+    }
     lock_drop(&l->lock);
     edit_plan_free(&p);
     edit_change_free(&c);
@@ -274,8 +269,9 @@ static void state_accepted(struct live *l, const struct view *g, bool written)
         tensors_removed(l);
     l->changes++;
     if (!is_hiding(l)) {
-        l->old[2] = view_ref(g);
-        show_state(l, &l->old[2], l->changes);
+        struct view v = view_ref(g);
+        l->old[2] = newest_put_view(l->newest, v.snap, v.store);
+        l->as_shown = l->changes;
     } else if (written) { /* removed while it was written */
         queue_later(l, true);
     }
@@ -379,7 +375,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     l->busy = false;
     if (*done && !a.taken)
         return r;
-    names_keep_made(l);
+    names_spare_all(l, NULL);
     if (*done)
         return r;
     edit_undo(&l->pending, mark);

@@ -73,6 +73,7 @@ static void serve_request(struct live *l, struct request *q)
     (void)overlay_freshen(l, &e);
     struct live_wait *w = q->wait;
     l->queue.running = NULL;
+    TAILQ_REMOVE(&l->queue.waiting, q, in_queue);
     request_free(l, q);
     lock_drop(&l->lock);
     if (l->disk.snap->gguf->file_size <= EDIT_CHEAP) /* else freeing the old file takes a while */
@@ -91,7 +92,6 @@ static bool work(struct pool_job *j, struct timespec *again)
     (void)again;
     lock_take(&l->lock);
     while ((q = TAILQ_FIRST(&s->waiting))) {
-        TAILQ_REMOVE(&s->waiting, q, in_queue);
         s->running = q;
         serve_request(l, q);
     }
@@ -147,19 +147,16 @@ int queue_sync(struct live *l, bool all, struct live_wait *w)
 
 /* ---- signals ---- */
 
-/* True if somebody waits for a request: under this identity or, if that is NULL, although a signal
- * has ended the wait. */
-static bool is_meant(const struct request *q, const void *request)
-{
-    struct live_wait *w = q->wait;
-    return w && (request ? w->request == request : w->stopped && w->stopped(w));
-}
-
+/* Return the request for which somebody waits: under this identity or, if that is NULL, although a
+ * signal has ended the wait. */
 static struct request *find_wait(const struct queue *s, const void *request)
 {
-    struct request *q = s->running ? s->running : TAILQ_FIRST(&s->waiting);
-    while (q && !is_meant(q, request))
-        q = q == s->running ? TAILQ_FIRST(&s->waiting) : TAILQ_NEXT(q, in_queue);
+    struct request *q;
+    TAILQ_FOREACH (q, &s->waiting, in_queue) {
+        struct live_wait *w = q->wait;
+        if (w && (request ? w->request == request : w->stopped && w->stopped(w)))
+            break;
+    }
     return q;
 }
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue of edits of one model. A worker, which runs in a thread beside the pool's while there
- * are requests, takes one after another: edit() applies it to `pending`, plans the new file, and
- * writes it or keeps it pending (overlay.h). A request that is interrupted while it waits is taken
- * out and did not happen; once it has begun, only its wait ends.
- *
- * Requests that nobody waits for come from releases and from the timer.
+ * The queue of edits of one model. A worker, a turn of the pool that lasts while there are requests,
+ * takes one after another: it makes the edit in `pending`, plans the new file, and writes it or
+ * keeps it pending (overlay.h). A request that is interrupted while it waits is taken out and did
+ * not happen; once it has begun, only its wait ends.
  */
 #ifndef LIVE_QUEUE_H
 #define LIVE_QUEUE_H

@@ -89,14 +89,6 @@ int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
     return buf_error(out);
 }
 
-void live_tensor_forgive(struct live *l, uint32_t number)
-{
-    LOCKED(&l->lock);
-    struct object *o = object_find(l, number);
-    if (o && !o->fresh)
-        object_set_error(l, o, NULL);
-}
-
 /* ---- removal ---- */
 
 static void spare(struct live *l, struct object *o)

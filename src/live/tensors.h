@@ -47,10 +47,8 @@ int live_tensor_remove(struct live *l, const char *file);
 /* Hide a view for a second, or until it is opened for writing; of a new tensor, drop it. */
 int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view);
 
-/* Append to `out` the reason for the last refused edit, or nothing. The second function forgets
- * it. */
+/* Append to `out` the reason for the last refused edit, or nothing. */
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out);
-void live_tensor_forgive(struct live *l, uint32_t number);
 
 /* ---- for this layer: with the lock of `struct live` ---- */
 

@@ -419,27 +419,16 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(t->meta, at.number, value, n, w);
 }
 
-/* Remove an attribute. Only the reason for a refusal can be removed, for rsync -X, which removes
- * attributes that its source lacks. */
+/* Remove an attribute, for rsync -X, which removes those that its source lacks: without effect. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(subject_free) struct subject s = {0};
     const struct node at = ino_node(node);
-    if (t->opt.tensors && tensors_in(&at)) {
-        if (at.kind == NODE_TENSOR && strcmp(name, xattr_names[X_ERROR]) == 0)
-            live_tensor_forgive(t->meta, at.number);
+    if (t->opt.tensors && tensors_in(&at))
         return 0;
-    }
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
     const int x = find_xattr(name);
     if (r < 0 || !has_xattr(&s, x))
         return r < 0 ? r : -ENODATA;
-    if (x != X_ERROR || at.kind == NODE_ROOT)
-        return -EPERM;
-    if (at.kind == NODE_TENSOR) /* one of a split model always has this attribute */
-        return 0;
-    lock_take(&t->newest.lock);
-    t->refusal[0] = '\0';
-    lock_drop(&t->newest.lock);
-    return live_forgive(t->meta, at.number);
+    return x != X_ERROR || at.kind == NODE_ROOT ? -EPERM : 0;
 }

@@ -30,7 +30,7 @@ static const struct script scripts[] = {
      "a.name:string=one,y " A_COUNT A_OTHER A_LIST},
     {"an undo that changes a key removes its user.gguf.error", "history close",
      "put a.name 'two'; put a.count 'x' =EINVAL; rm a.other; fsync; refused a.count; undo;"
-     "refused a.count; undo; forgive a.count; put a.count '9'; put a.count 'x' =EINVAL;"
+     "refused a.count; undo; put a.count '9'; put a.count 'x' =EINVAL;"
      "refused a.count; undo; good a.count; time noted a.count; undo; time moved a.count",
      "a.name:string=two a.count:u32=9 " A_LIST},
     {"an undo to the current state changes nothing", "history close",
