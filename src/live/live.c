@@ -43,7 +43,7 @@ static void add_refused(const struct live *l, bool fresh, const struct notes *ou
             add_tensor_note(name, n, o->error, out);
     }
     for (const struct name *x = l->first; x && l->n_errors; x = x->next)
-        if (x->error)
+        if (x->error && !x->gone)
             add_note(out, IN_KEYS, x->text, x->error);
 }
 

@@ -308,6 +308,7 @@ void names_removed(struct live *l)
             continue;
         l->n_gone--;
         x->gone = false;
+        name_set_error(l, x, NULL);
         name_reap(l, x);
     }
 }
@@ -426,7 +427,7 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
     if (!file_key(f))
         return 0;
     if (flags & LIVE_MKSTEMP && name_is_temporary(l, name)) /* its text stays as it is */
-        f->typed = (struct typed){.set = true, .type = GGUF_STRING};
+        f->typed = (struct typed){.set = true, .type = GGUF_STRING, .inherited = true};
     name_spare(l, f->name);
     return 0;
 }
@@ -490,6 +491,8 @@ int live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n,
     LOCKED(&l->lock);
     const struct file *f = h->file;
     const struct buf *b = &f->text;
+    if (!h->wrote)
+        draft_pass_on(l, h->file);
     const int r = draft_load(l, h->file, 0);
     if (r < 0 || has_lost_text(f))
         return r < 0 ? r : -ESTALE;
@@ -507,7 +510,7 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
     struct file *f = file_numbered(l, number, &why);
     if (f)
         s = attr_of(l, f, ret);
-    if (f && h && h->writes && h->file->state != DRAFT_NONE) {
+    if (f && h && h->wrote && h->file->state != DRAFT_NONE) {
         shown_free(&s);
         ret->size = h->file->text.len;
     }

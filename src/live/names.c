@@ -167,9 +167,10 @@ int live_unlink(struct live *l, const char *text)
         return -EPERM;
     if (key && unready.code)
         return name_refused(l, x, &unready);
-    name_set_error(l, x, NULL); /* it was about a value that goes */
     if (key)
         remove_later(l, x);
+    if (!x->gone) /* else it goes with the value: vim removes a key and renames its backup back */
+        name_set_error(l, x, NULL);
     file_drop(l, f);
     lost_backup(l, backs);
     return 0;
@@ -186,8 +187,8 @@ static void rename_plainly(struct live *l, struct file *f, struct name *to)
     name_set_error(l, to, from->error);
     name_set_error(l, from, NULL);
     to->mtime = from->mtime;
-    if (!to->key)
-        to->ino = f->number;
+    if (!to->key) /* cp(1) takes two files with one number for the same file */
+        to->ino = from->key ? l->given++ : f->number;
     file_move(l, f, to);
 }
 

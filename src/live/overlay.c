@@ -379,7 +379,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     if (*done)
         return r;
     edit_undo(&l->pending, mark);
-    const bool others = a.mixed || l->unfinished || !edit_change_is_empty(&l->pending);
+    const bool others =
+        (a.mixed && is_hiding(l)) || l->unfinished || !edit_change_is_empty(&l->pending);
     if (!others)
         queue_spared(l);
     if (!others || (edit && !a.tried)) /* the fault may be this edit's */

@@ -42,7 +42,7 @@
 struct typed {
     bool set;
     uint32_t type, elem; /* enum gguf_value_type; elem: of an array */
-    bool inherited;      /* of a helper: that of the key that it was, for a key that is new */
+    bool inherited;      /* it is only for a key that is new */
 };
 
 /* ---- names and files ---- */

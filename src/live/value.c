@@ -147,14 +147,21 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
     return r;
 }
 
+void draft_pass_on(struct live *l, struct file *f)
+{
+    const struct typed typed = f->state == DRAFT_CLEAN ? f->typed : (struct typed){0};
+    if (!file_key(f) || f->dirty || (f->state != DRAFT_CLEAN && f->state != DRAFT_REFUSED))
+        return;
+    draft_restart(l, f);
+    f->typed = typed; /* that of KEY:TYPE, which was opened since */
+}
+
 int draft_open(struct live *l, struct file *f, const struct err *unready)
 {
     struct name *x = file_key(f);
     if (x && (l->stop || unready->code))
         return l->stop ? -EROFS : name_refused(l, x, unready);
-    /* its writers have flushed and it was judged: the last release comes late */
-    if (x && !f->dirty && (f->state == DRAFT_CLEAN || f->state == DRAFT_REFUSED))
-        draft_restart(l, f);
+    draft_pass_on(l, f);
     return 0;
 }
 
@@ -224,6 +231,8 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
         return 0;
     request_pin(q, x);
     name_keep(l, x);
+    if (q->typed.inherited && value_is_stored(l, x)) /* a temporary became this key */
+        q->typed.set = false;
     return value_accept(l, q, x, e);
 }
 
@@ -313,7 +322,7 @@ static int check_write(struct live *l, struct file *f, struct name *x)
     const bool final = r == -EINVAL || r == -ERANGE || r == -EILSEQ;
     snapshot_unref(g);
     lock_take(&l->lock);
-    r = final && f->version == version ? draft_refused(l, f, x, &e) : 0;
+    r = final && f->version == version && file_key(f) == x ? draft_refused(l, f, x, &e) : 0;
     x->pins--;
     name_reap(l, x);
     return r;
@@ -357,6 +366,8 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     if (!h->writes)
         return -EBADF;
     LOCKED(&l->lock);
+    if (!h->wrote && h->file->state == DRAFT_REFUSED)
+        draft_pass_on(l, h->file);
     const int r = draft_load(l, h->file, h->append ? 0 : off);
     return r < 0 ? r : write_locked(l, h, off, bytes, n);
 }
@@ -403,8 +414,8 @@ int live_flush(struct live *l, struct live_file *h, bool sync, struct live_wait 
     h->dirty = false;
     if (key && h->wrote && f->state == DRAFT_REFUSED)
         return f->why;
-    if (judges)
-        return judge_key(l, f, sync ? WHEN_NOW : WHEN_MODE, w);
+    if (judges) /* at the end of the daemon the rest may have been refused */
+        return l->ending ? -EROFS : judge_key(l, f, sync ? WHEN_NOW : WHEN_MODE, w);
     return sync ? queue_sync(l, false, w) : 0;
 }
 

@@ -44,7 +44,9 @@ int value_accept(struct live *l, struct request *q, const struct name *x, struct
 
 /* True if the file shows its draft rather than a stored value. */
 bool draft_is_shown(const struct file *f);
-/* Open a file for writing. unready: why edits are refused, or 0. A draft that is over begins anew. */
+/* End a draft that was judged and that all its writers have flushed, for somebody else. */
+void draft_pass_on(struct live *l, struct file *f);
+/* Open a file for writing. unready: why edits are refused, or 0. */
 int draft_open(struct live *l, struct file *f, const struct err *unready);
 /* What was written is dropped, and the stored text counts. Also the end of a draft that nobody needs. */
 void draft_restart(struct live *l, struct file *f);

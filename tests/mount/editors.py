@@ -4,6 +4,7 @@
 A tool is a function that makes one line the whole content of a file, and returns whether it
 reported success. All go through the same trials: see Editors.
 """
+import itertools
 import os
 import shutil
 import unittest
@@ -136,6 +137,8 @@ class Editors(Editing):
         self.assert_model(changes)
         self.assert_marks(before, {NAME, LENGTH})
         self.unchanged(function)
+        for name, end in itertools.product((NAME, LENGTH), stays):  # else `cp KEY~ KEY` refuses
+            self.assertFalse(os.path.samefile(self.key(name), self.key(name + end)))
         helpers = [name + end for name in (NAME, LENGTH) for end in stays]
         self.assert_listing(replaced(changes), *helpers)
         self.refused(function, changes)

@@ -177,6 +177,20 @@ class Ends(unittest.TestCase):
         for text in (None, b'', b'["half'):
             self.each(lambda way, name, text=text: end(way, name, text), ',max_threads=1')
 
+    @needs_gate
+    def test_half_a_text(self):
+        """A program that could write only half of its text before the signal makes no edit by its close."""
+        self.accept()
+        fd = os.open(place(self.at, 'type.string'), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, b'half')
+        self.gate.shut()
+        self.signal('SIGTERM')
+        self.gate.wait()
+        mountlib.fails(errno.EROFS, os.write, fd, b' of it')
+        mountlib.fails(errno.EROFS, os.close, fd)
+        self.gate.open()
+        self.ended()
+
     def test_closed_after_a_lazy_unmount(self):
         """A program continues after a lazy unmount, and its close makes an edit."""
         fd = self.open_key(b'["a", ')

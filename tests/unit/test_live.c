@@ -171,6 +171,14 @@ static const struct script scripts[] = {
      "open A a.count w trunc; write A '7'; flush A; type a.count u64; write A 'x\n';"
      "close A =EINVAL; text a.count '7\n'; typed a.count u64",
      A_NAME "a.count:u64=7 " A_OTHER A_LIST},
+    {"a program that has written nothing does not see what another one's was refused for", NULL,
+     "open A a.list rw append; open B a.list w trunc; write B 'x\n' =EINVAL; close B =EINVAL;"
+     "read A '1\n2\n3\n'; write A '4\n'; close A",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
+    {"a temporary that is renamed over a key before it is closed keeps the key's type", NULL,
+     "open A a.count.aBcDeF w creat excl mkstemp; write A 8192; mv a.count.aBcDeF a.count; close A;"
+     "typed a.count u32",
+     A_NAME "a.count:u32=8192 " A_OTHER A_LIST},
     {"a handle whose write was refused leaves no truncation either", NULL,
      "open A a.list w trunc; write A 'x\n' =EINVAL; release A; text a.list '1\n2\n3\n'"},
     {"removing user.gguf.error has no effect, and no other attribute can be removed", NULL,

@@ -590,6 +590,10 @@ static const struct script scripts[] = {
      "rm a.count; hold; & fsync; held; open A a.count w creat trunc; go EIO; wait =EIO; fsync;"
      "write A 9; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"a removal that failed and was taken back stops no timer", "auto",
+     "behind 100; rm a.count; hold; & fsync; held; open A a.count w creat trunc; go EIO; wait =EIO;"
+     "write A 7; close A; rm a.other; later 2; due; file " A_NAME A_COUNT A_LIST,
+     A_NAME A_COUNT A_LIST},
     {"a text that is accepted does not hide that a later one was refused", "sync",
      "put a.name two; open A a.count w trunc; write A 77; hold; & fsync; held; & flush A;"
      "open B a.count w trunc; write B 'bad\n' =EINVAL; go; wait; wait; refused a.count;"
