@@ -11,6 +11,7 @@
 #include "live/objects.h"
 #include "live/overlay.h"
 #include "live/tensors.h"
+#include "live/views.h"
 
 /* ---- what did not reach the file ---- */
 
@@ -77,6 +78,7 @@ void live_notes(struct live *l, unsigned kinds, const char *before, struct buf *
 {
     const struct notes to = {before, out};
     LOCKED(&l->lock);
+    views_expire(l, false);
     if (kinds & NOTES_REFUSED)
         add_refused(l, !(kinds & NOTES_LOST), &to);
     if (kinds & NOTES_TROUBLE && l->trouble.code)
@@ -153,6 +155,7 @@ int live_finish(struct live *l)
         bool done;
         (void)overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, &e);
     }
+    views_expire(l, true);
     add_lost(l, &(struct notes){"not saved: ", &notes});
     buf_char(&notes, '\0');
     for (char *at = buf_error(&notes) ? NULL : (char *)notes.data, *line;
@@ -201,6 +204,7 @@ struct live_counts live_count(struct live *l)
     struct err e;
     overlay_ready(l, false, &e);
     LOCKED(&l->lock);
+    views_expire(l, false);
     return (struct live_counts){.pending = edit_change_count(&l->pending) + l->n_gone +
                                            l->tensors.n_gone + l->unfinished,
                                 .refused = l->n_errors,

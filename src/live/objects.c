@@ -77,7 +77,7 @@ int object_refused(struct live *l, struct object *o, const struct err *e)
     char shown[SHOW_MAX];
     size_t n;
     const char *name = object_name(l, o, &n);
-    if (!name)
+    if (!name || (o->error && strcmp(o->error, e->msg) == 0))
         return e->code;
     live_log(l, LOG_WARNING, "tensors/%s: refused: %s", show(shown, name, n), e->msg);
     object_set_error(l, o, e->msg);
@@ -100,8 +100,9 @@ struct view_draft *object_draft(const struct object *o, enum tensor_view view)
 
 bool object_leaves(const struct object *o, enum tensor_view view)
 {
-    return view_is_computed(view) ||
-           (o->fresh && tensor_views[view].form && object_draft(o, TENSOR_RAW));
+    const struct view_draft *raw =
+        o->fresh && tensor_views[view].form ? object_draft(o, TENSOR_RAW) : NULL;
+    return view_is_computed(view) || (raw && raw->changed && raw->size > 0);
 }
 
 void object_touch(struct live *l, struct object *o)

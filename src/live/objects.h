@@ -34,7 +34,8 @@ struct view_draft {
     uint64_t touched;      /* the epoch of the last write */
     uint64_t refused;      /* the newest epoch that was judged invalid; 0: none */
     uint64_t settled;      /* the newest epoch that was accepted; 0: none */
-    uint64_t copied;       /* of a fresh tensor: the epoch that was judged; 0: none */
+    uint64_t copied;       /* the newest epoch that was taken to be judged; 0: none */
+    uint64_t outdated; /* writes of handles that were opened in this epoch or before are refused */
     /* Refused epochs (after, upto] that were dropped: handles whose last write is one of them hear
      * of it until they write again. */
     struct {
@@ -90,7 +91,8 @@ void object_request_end(struct live *l, struct request *q);
 /* How to watch a judgement: it is cancelled with the request, and the log tells its progress. */
 struct units_watch object_watch(struct live *l);
 void object_set_error(struct live *l, struct object *o, const char *why); /* why may be NULL */
-/* Report a refused edit in the log and in user.gguf.error. Returns e->code. */
+/* Report a refused edit in the log and in user.gguf.error, unless it was the last to be reported: a full
+ * disk refuses each page of a mapping. Returns e->code. */
 int object_refused(struct live *l, struct object *o, const struct err *e);
 /* The tensor has other bytes, type or shape: its times move, and its cached pages are outdated. */
 void object_changed(struct object *o);

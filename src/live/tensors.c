@@ -81,7 +81,9 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
 {
     LOCKED(&l->lock);
-    const struct object *o = object_find(l, number);
+    struct object *o = object_find(l, number);
+    if (o)
+        object_expire(l, o, false);
     if (o && o->error)
         buf_str(out, o->error);
     else if (o && o->fresh)
@@ -336,13 +338,6 @@ static struct view_draft *view_that_counts(const struct live *l, const struct ob
     return NULL;
 }
 
-/* Return the draft of a text that was flushed, or NULL. */
-static struct view_draft *find_text(const struct object *o, enum tensor_view view)
-{
-    struct view_draft *d = object_draft(o, view);
-    return d && draft_is_written(d) && !d->dirty ? d : NULL;
-}
-
 /* Remove a tensor that is gone and has this name, so that the name can be taken. */
 static int take_name(struct live *l, const char *name, size_t n, struct err *e)
 {
@@ -360,9 +355,23 @@ static void fresh_refused(struct live *l, struct request *q, struct object *o, b
                           const struct err *e)
 {
     o->news |= again;
-    q->failed = e->code;
-    if (!o->error || strcmp(o->error, e->msg) != 0)
-        (void)object_refused(l, o, e);
+    q->failed = object_refused(l, o, e);
+}
+
+/* Take a part of a fresh tensor to be judged: a draft, or nothing (d is NULL). Drops and retakes the
+ * lock. */
+static int take_part(struct live *l, struct view_draft *d, struct tensor_round *ret, struct err *e)
+{
+    int r = 0;
+    if (!d)
+        return 0;
+    draft_enter(l, d);
+    if (view_is_text(d->view) && d->dirty)
+        d->copied = 0; /* perhaps half a line: its flush asks */
+    else if (draft_is_written(d))
+        r = err_sys(e, draft_take(d, ret), "cannot judge it");
+    draft_leave(l, d);
+    return r;
 }
 
 /* Judge a fresh tensor as it is now; o->edit is what it is to be. Drops and retakes the lock. */
@@ -371,30 +380,30 @@ static void judge_fresh(struct live *l, struct request *q, struct object *o, str
     const struct units_watch watch = object_watch(l);
     struct tensor_new new = {.big = l->state->gguf->fmt.big,
                              .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
-    struct tensor_round *const part[] = {&new.type, &new.shape, &new.data};
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
     int r = check_views(o, e);
     o->news = false;
     for (struct view_draft *d = o->drafts; d; d = d->next)
         d->copied = o->epoch;
     o->epoch++;
     o->pins++;
-    for (size_t i = 0; r == 0 && i < COUNT(part); i++) {
-        struct view_draft *d = part[i] == &new.data ? view_that_counts(l, o)
-                                                    : find_text(o, i ? TENSOR_SHAPE : TENSOR_TYPE);
-        if (!d)
-            continue;
-        draft_enter(l, d);
-        r = err_sys(e, draft_take(d, part[i]), "cannot judge it");
-        draft_leave(l, d);
-    }
+    if (r == 0)
+        r = take_part(l, object_draft(o, TENSOR_TYPE), &new.type, e);
+    if (r == 0)
+        r = take_part(l, object_draft(o, TENSOR_SHAPE), &new.shape, e);
+    if (r == 0)
+        r = take_part(l, view_that_counts(l, o), &new.data, e);
     lock_drop(&l->lock);
     if (r == 0)
-        r = tensor_judge_new(&new, &l->logs, &watch, &o->edit, e);
-    for (size_t i = 0; i < COUNT(part); i++)
-        tensor_round_free(part[i]);
+        r = tensor_judge_new(&new, &l->logs, &watch, &edit, e);
+    tensor_round_free(&new.type);
+    tensor_round_free(&new.shape);
+    tensor_round_free(&new.data);
     lock_take(&l->lock);
     if (!o->fresh) /* it was removed meanwhile */
-        tensor_edit_free(&o->edit);
+        tensor_edit_free(&edit);
+    else if (r == TENSOR_CHANGED)
+        o->edit = edit;
     else if (r == TENSOR_SHORT)
         object_set_error(l, o, e->msg);
     else if (r == -EINTR)

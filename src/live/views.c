@@ -18,8 +18,9 @@
 
 struct live_view {
     struct object *o;     /* pinned */
-    struct view_draft *d; /* NULL: writes are ignored, or the handle cannot write */
-    uint64_t wrote;       /* the draft's epoch at its last write; 0: it has not written */
+    struct view_draft *d; /* NULL: the view is computed, or the handle cannot write */
+    uint64_t opened; /* the object's epoch when it was opened, or cut the view down to nothing */
+    uint64_t wrote;  /* the same at its last write; 0: it has not written */
     bool append;
     bool owes; /* opened or written since its last flush */
 };
@@ -110,13 +111,12 @@ static bool draft_is_over(const struct view_draft *d)
     return !d->dirty && !draft_is_due(d);
 }
 
-/* Drop a header that has waited long enough, and say so. */
-static void drop_expired(struct live *l, struct object *o)
+void object_expire(struct live *l, struct object *o, bool all)
 {
     const struct err e = {.code = -EINVAL, .msg = "only the header of a NumPy array was written"};
     for (struct view_draft *d = o->drafts, *next; d; d = next) {
         next = d->next;
-        if (!d->begun.tv_sec || !when_past(&d->begun, 0))
+        if (!d->begun.tv_sec || !(all || when_past(&d->begun, 0)))
             continue;
         (void)object_refused(l, o, &e);
         draft_reset(d);
@@ -124,20 +124,36 @@ static void drop_expired(struct live *l, struct object *o)
     }
 }
 
+void views_expire(struct live *l, bool all)
+{
+    for (struct link *k = NULL; (k = table_each(&l->tensors.by_number, k));)
+        object_expire(l, (struct object *)k, all);
+}
+
 /* Return the draft of a view as it is shown, or NULL. */
 static const struct view_draft *shown_draft(struct live *l, uint32_t tensor, enum tensor_view view)
 {
     struct object *o = object_find(l, tensor);
     if (o)
-        drop_expired(l, o);
+        object_expire(l, o, false);
     return object_draft(o, view);
+}
+
+/* Drop a draft that is over, for another view or program. What those that have it open store later in an
+ * array whose values lie elsewhere would be taken for other values. */
+static void drop_over(const struct live *l, struct view_draft *d)
+{
+    const struct tensor_base b = object_base(l, d->object);
+    if (d->changed && tensor_array_differs(&b, d->view, &d->npy))
+        d->outdated = d->object->epoch++;
+    draft_reset(d);
 }
 
 /* True if another view of the tensor has bytes that are not accepted. Drops those that are over. */
 static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
 {
     bool busy = false;
-    drop_expired(l, o);
+    object_expire(l, o, false);
     for (struct view_draft *d = o->drafts, *next; d && !o->fresh; d = next) {
         next = d->next;
         if (d->view == view || !(d->changed || d->dirty))
@@ -145,10 +161,7 @@ static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
         busy |= !draft_is_over(d);
         if (!draft_is_over(d))
             continue;
-        const bool kept = d->changed && d->touched <= d->settled;
-        draft_reset(d);
-        if (kept)
-            (void)err_set(&d->why, -ESTALE, "another view was written: open it again");
+        drop_over(l, d);
         draft_reap(l, d);
     }
     return busy;
@@ -156,14 +169,12 @@ static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
 
 /* ---- refused writes ---- */
 
-/* Record a refused write. The same error is recorded only once, because a full disk refuses each
- * page of a mapping. */
+/* Record a refused write. */
 static int refuse_write(struct live *l, struct view_draft *d, const struct err *e)
 {
     LOCKED(&l->lock);
-    const bool again = d->why.code == e->code && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
-    return again ? e->code : object_refused(l, d->object, e);
+    return object_refused(l, d->object, e);
 }
 
 /* ---- write ---- */
@@ -295,19 +306,29 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last,
                struct live_wait *w);
 
 /* Check that the view can be written now, and note that it is. *b: the tensor as it is. Call with both
- * locks held. Returns 0, 1 (it was removed) or -errno. */
+ * locks held. Returns 0, 1 (it is left aside) or -errno. */
 static int begin_write(struct live *l, struct live_view *h, bool anew, struct tensor_base *b)
 {
+    const struct err busy = {.code = -EBUSY, .msg = "another view of the tensor is being written"};
+    const struct err old = {.code = -ESTALE, .msg = "another view was written: open it again"};
     struct view_draft *d = h->d;
     object_base_get(l, h->o, b);
     if (l->stop)
         return -EROFS;
-    if (is_busy(l, h->o, d->view))
-        return -EBUSY;
     if (!b->t && !h->o->fresh)
         return 1; /* what is written to a removed file is gone with it */
-    if (anew)
+    if (object_leaves(h->o, d->view)) {
+        h->o->cold |= (uint32_t)1 << d->view;
+        return 1;
+    }
+    if (is_busy(l, h->o, d->view))
+        return object_refused(l, h->o, &busy);
+    if (anew) {
         d->why = (struct err){0};
+        h->opened = h->o->epoch;
+    }
+    if (h->opened <= d->outdated)
+        return object_refused(l, h->o, &old);
     touch(h); /* before the write: nobody may take the draft for over meanwhile */
     return 0;
 }
@@ -324,17 +345,18 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     const uint64_t size = d->changed ? d->size : 0;
     lock_take(&l->lock);
     int r = begin_write(l, h, view_is_text(d->view) && (h->append ? size : off) == 0, &b);
-    lock_drop(&l->lock);
-    if (r) {
-        lock_drop(&d->io);
-        return r < 0 ? r : 0;
+    const bool begun = r == 0;
+    if (begun) {
+        lock_drop(&l->lock);
+        if (h->append)
+            off = d->changed ? d->size : tensor_view_size(&b, d->view);
+        r = write_bytes(l, h, &b, off, bytes, n, &e);
+        lock_take(&l->lock);
     }
-    if (h->append)
-        off = d->changed ? d->size : tensor_view_size(&b, d->view);
-    r = write_bytes(l, h, &b, off, bytes, n, &e);
-    lock_take(&l->lock);
+    if (r < 0) /* the kernel may have them in its pages */
+        h->o->cold |= (uint32_t)1 << d->view;
     if (r > 0)
-        r = w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
+        r = begun && w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
     lock_drop(&l->lock);
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, &e) : r;
@@ -398,10 +420,6 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     q->verdict = TENSOR_SAME;
     if (!b.t || o->gone) /* what is written to a removed file is gone with it */
         return 0;
-    if (view_is_text(d->view) && d->touched <= d->refused) {
-        *e = d->why; /* by another request: who wrote it was told that it is no edit */
-        return e->code;
-    }
     q->converts = d->view == TENSOR_TYPE;
     if (q->converts && l->stop)
         atomic_store(&l->queue.cancel, true);
@@ -478,18 +496,25 @@ static void ask_or_tell(struct live *l, struct view_draft *d, bool last)
     draft_reset(d);
 }
 
+/* True if a flush has left something to be judged. */
+static bool draft_is_flushed(const struct view_draft *d)
+{
+    return !d->dirty && !d->judging && !d->why.code && draft_is_written(d) && draft_is_due(d);
+}
+
 void views_added(struct live *l, struct object *o)
 {
     for (struct view_draft *d = o->drafts; d; d = d->next)
         view_settle(l, d, d->copied);
     for (struct view_draft *d = o->drafts, *next; d; d = next) {
         next = d->next;
-        if (d->dirty || d->judging || d->why.code || !draft_is_written(d) || !draft_is_due(d)) {
+        if (!draft_is_flushed(d)) {
             draft_reap(l, d);
             continue;
         }
         draft_enter(l, d);
-        ask_or_tell(l, d, !d->writers);
+        if (draft_is_flushed(d)) /* still */
+            ask_or_tell(l, d, !d->writers);
         draft_leave(l, d);
         next = o->drafts; /* the lock was dropped */
     }
@@ -527,7 +552,7 @@ static int open_view_locked(struct live *l, uint32_t tensor, enum tensor_view vi
                                 : 0;
     if (r == 0 && writes)
         o->hidden &= ~((uint32_t)1 << view);
-    if (r == 0 && writes && !object_leaves(o, view)) {
+    if (r == 0 && writes && !view_is_computed(view)) {
         r = is_busy(l, o, view) ? -EBUSY : 0;
         h->d = object_draft(o, view);
         if (r == 0 && !h->d && !(h->d = draft_make(o, view)))
@@ -543,9 +568,10 @@ static int open_view_locked(struct live *l, uint32_t tensor, enum tensor_view vi
     struct view_draft *d = h->d;
     /* What was refused begins with what is stored. */
     if (!o->fresh && d->refused && d->touched <= d->refused && draft_is_over(d))
-        draft_reset(d);
+        drop_over(l, d);
     d->begun.tv_sec = 0;
     d->writers++;
+    h->opened = o->epoch;
     h->owes = true;
     o->owing++;
     return 0;
@@ -589,6 +615,14 @@ bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view)
     return cold;
 }
 
+void live_view_chill(struct live *l, uint32_t tensor, enum tensor_view view)
+{
+    LOCKED(&l->lock);
+    struct object *o = object_get(l, tensor);
+    if (o)
+        o->cold |= (uint32_t)1 << view;
+}
+
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret)
 {
     if (!atomic_load(&l->tensors.any))
@@ -622,6 +656,8 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
     flushed(l, h);
     if (h->wrote > d->lost.after && h->wrote <= d->lost.upto)
         return d->lost.why;
+    if (h->opened <= d->outdated)
+        return -ESTALE;
     if (d->why.code || !draft_is_written(d) || d->touched <= d->settled || is_judging_line(d))
         return d->why.code;
     if (!h->o->fresh)

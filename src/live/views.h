@@ -20,6 +20,8 @@ int live_view_open(struct live *l, uint32_t tensor, enum tensor_view view, int f
                    struct live_view **ret);
 /* True if the kernel's pages of this view may be outdated; false the next time. */
 bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view);
+/* The kernel did not hear that: true the next time. */
+void live_view_chill(struct live *l, uint32_t tensor, enum tensor_view view);
 /* Get the size of a view's draft. Returns false if it has none. */
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret);
 
@@ -40,6 +42,9 @@ void live_view_release(struct live *l, struct live_view *h);
 
 struct object;
 
+/* Drop the header of an array that has waited long enough for the rest, or however long, and say so. */
+void object_expire(struct live *l, struct object *o, bool all);
+void views_expire(struct live *l, bool all); /* of all tensors */
 /* A fresh tensor was added: drop what was judged, and have judged what was flushed since. Drops and
  * retakes the lock. */
 void views_added(struct live *l, struct object *o);

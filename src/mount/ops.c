@@ -10,6 +10,7 @@
 #include "mount/proc.h"
 #include "tree/attr.h"
 #include "tree/folder.h"
+#include "tree/tensors.h"
 
 /* For parameters of callbacks. */
 #define UNUSED __attribute__((unused))
@@ -69,14 +70,22 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(s, e->node, 1);
 }
 
+/* The open was interrupted: no release will follow. */
+static void undo_open(struct mnt *m, struct handle *h)
+{
+    if (h->file)
+        tensors_unopened(h->file);
+    handle_close(&m->handles, h);
+}
+
 /* Reply to an open: with the handle in `fi`, or with the error -r. */
 static void reply_open(fuse_req_t req, int r, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req); /* the reply frees req, even if it fails */
     if (r < 0)
         reply(req, r);
-    else if (fuse_reply_open(req, fi) < 0) /* the open was interrupted: no release will follow */
-        handle_close(&m->handles, handle_of(fi));
+    else if (fuse_reply_open(req, fi) < 0)
+        undo_open(m, handle_of(fi));
 }
 
 /* ---- requests that wait ---- */
@@ -363,7 +372,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     if (r < 0)
         reply(req, r);
     else
-        handle_close(&m->handles, handle_of(fi));
+        undo_open(m, handle_of(fi));
     shelf_forget(m->shelf, e.node, 1);
 }
 

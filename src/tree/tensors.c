@@ -65,6 +65,12 @@ void tensors_opened(struct tree_file *f)
         f->cold |= live_view_cold(l, f->node.number, f->node.row);
 }
 
+void tensors_unopened(const struct tree_file *f)
+{
+    if (f->cold && f->node.kind == NODE_TENSOR_FILE && tensors_live(f->tree))
+        live_view_chill(f->tree->meta, f->node.number, f->node.row);
+}
+
 /* ---- read ---- */
 
 int tensors_read_draft(const struct tree_file *f, uint64_t off, size_t n, struct reply *r)

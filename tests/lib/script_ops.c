@@ -14,6 +14,7 @@
 #include "script_run.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
+#include "tree/tensors.h"
 #include "quant/f16.h"
 
 struct script_op *script_ops;
@@ -195,6 +196,24 @@ OP(open, 3, 8)
     return open_path(r, arg[1], flags_of(r, arg + 2), &r->handle[arg[0][0] - 'A']);
 }
 
+static int expect_cold(struct run *r, const char *name, bool cold)
+{
+    const struct handle *h = handle(r, name);
+    if (h->f && h->f->cold != cold)
+        script_fail(r, "%s is %s", name, cold ? "warm" : "cold");
+    return 0;
+}
+
+OP(cold, 1, 1)
+{
+    return expect_cold(r, arg[0], true);
+}
+
+OP(warm, 1, 1)
+{
+    return expect_cold(r, arg[0], false);
+}
+
 OP(note, 1, 1)
 {
     r->node = handle(r, arg[0])->node;
@@ -274,6 +293,16 @@ OP(release, 1, 1)
     struct handle *h = handle(r, arg[0]);
     if (h->f)
         script_release(r, h);
+    return 0;
+}
+
+OP(killed, 1, 1)
+{
+    struct handle *h = handle(r, arg[0]);
+    if (h->f) {
+        tensors_unopened(h->f);
+        script_release(r, h);
+    }
     return 0;
 }
 

@@ -268,6 +268,21 @@ static const struct script scripts[] = {
     {"views that are ignored can be written, read and synced", "tensors",
      "open A /a/offset rw; write A 5; trunc A 0; allocate A 0 8; read A ''; flush A; fsync A;"
      "close A; rm /a/offset; open A /a/offset creat rw; write A 5; close A"},
+    {"bytes that are refused or left aside do not stay in the kernel's pages", "tensors",
+     "open A /a/raw rw; open B /a/f32 rw; poke B 0 '97'; write A X =EBUSY; refused /a 'another "
+     "view'; close B; close A; open A /a/raw r; cold A; killed A; open A /a/raw r; cold A; close A;"
+     "open A /a/raw rw; warm A; full; write A X =ENOSPC; close A =ENOSPC; open A /a/raw r; cold A;"
+     "close A; full no; mkdir /n; put /n/raw x; open A /n/f32 creat w; poke A 0 '1'; close A;"
+     "open A /n/f32 r; cold A; close A; rmdir /n"},
+    {"values that are written beside raw count once the tensor is made", "tensors",
+     "mkdir /n; put /n/type I8; put /n/shape 4; put /n/raw abcd; open A /n/f32 creat w;"
+     "poke A 0 '1 2 3 4'; flush A; fsync; poke A 4 '65'; close A",
+     A B C "n:I8:4=aAcd "},
+    {"a type and a shape that are being written when a new tensor is added", "tensors",
+     "mkdir /n; put /n/type F64; open A /n/f32.npy creat rw; npy A 2 '1 2'; close A; open T "
+     "/n/type w; write T 16 1; open S /n/shape creat w; write S '2 1'; fsync; text /n/type F16;"
+     "close T; close S",
+     A B C "n:F16:2x1=4 "},
     {"fsync by a reader does not judge what another program writes", "tensors",
      "open A /a/raw w; open B /a/raw r; write A X 0; fsync B; tfile " A B C
      "; write A x 8 =EFBIG; fsync B; close A =EFBIG; close B"},
@@ -372,10 +387,15 @@ static const struct script scripts[] = {
      "102 103 104'; fail; flush A; close A",
      "a:I8:8=12345678 " B C},
     {"the header of an .npy alone is no error for ten seconds", "tensors",
-     "open A /b/f32.npy rw trunc; npy A '3, 2' ''; close A; good /b; stat /b/f32.npy "
-     "128; later 9; open A /b/f32.npy rw; poke A 128 '6 5 4 3 2 1'; close A; text /b/shape '3 "
-     "2\n'; open A /b/f32.npy rw trunc; npy A '6' ''; close A; later 11; stat /b/f32.npy 152;"
-     "text /b/shape '3 2\n'; open A /b/f32.npy rw; poke A 128 '9'; close A",
+     "open A /b/f32.npy rw trunc; npy A '6' ''; close A; later 11; unsaved 'tensors/b: only the "
+     "header of a NumPy array was written;'; put /b/type F32; open A /b/f32.npy rw trunc; npy A "
+     "'3, "
+     "2' ''; close A; good /b; stat /b/f32.npy 128; later 9; open A /b/f32.npy rw; poke A 128 '6 5 "
+     "4 3 2 1'; close A; text /b/shape '3 2\n'; open A /b/f32.npy rw trunc; npy A '6' ''; close A;"
+     "later 11; stat /b/f32.npy 152; text /b/shape '3 2\n'; open A /b/f32.npy rw; poke A 128 '9';"
+     "close A; open A /b/f32.npy rw trunc; npy A '6' ''; close A; later 11; refused /b 'only'; "
+     "open "
+     "A /b/f32.npy rw trunc; npy A '6' ''; close A; finish; logged 'only the header'",
      A "b:F32:3x2=9,5,4,3,2,1 " C},
     {"an array in another order stays as it is while it is open, and what is stored later is its "
      "own",
@@ -386,9 +406,14 @@ static const struct script scripts[] = {
      A BA "1,8,3,9,5,6 " C},
     {"an array in another order is over once another view is written", "tensors",
      "open A /b/f32.npy rw trunc; npy A '2, 3' '1 4 2 5 3 6' fortran; flush A; open B /b/f32 rw;"
-     "poke B 0 '7'; close B; poke A 132 '9'; flush A =ESTALE; close A =ESTALE;"
-     "values /b/f32.npy '7 2 3 4 5 6'",
-     A BA "7,2,3,4,5,6 " C},
+     "poke B 0 '7'; close B; poke A 132 '9' =ESTALE; refused /b 'open it again'; flush A =ESTALE;"
+     "open B /b/f32.npy rw; poke B 132 '8'; close B; good /b; poke A 132 '9' =ESTALE; trunc A 0;"
+     "npy A '6' '7 8 3 4 5 6'; close A",
+     A "b:F32:6=7,8,3,4,5,6 " C},
+    {"... or another program writes it after a refusal", "tensors",
+     "open A /c/f32.npy rw trunc; npy A '2, 2' '1 2 3 0.5' fortran; flush A =ERANGE; open B "
+     "/c/f32.npy rw; poke A 140 '4' =ESTALE; poke B 128 '65'; close B; close A =ERANGE",
+     A B "c:I8:4=Axyz " Z},
     {"a refusal is over once what is stored is written again", "tensors",
      "put /a/raw abc =EINVAL; refused /a 'it has 3 of 8 bytes'; put /a/raw abcdefgh; good /a"},
     {"an unfinished new tensor is dropped with what it lacks", "tensors",
