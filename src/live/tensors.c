@@ -177,7 +177,9 @@ int live_tensor_remove(struct live *l, const char *file)
         return object_refused(l, o, unready.code ? &unready : &place);
     if (l->state->gguf->n_tensors + l->tensors.adding - l->tensors.n_gone <= 1) {
         spare_all(l);
-        return object_refused(l, o, &last);
+        r = object_refused(l, o, &last);
+        (void)overlay_freshen(l, &unready);
+        return r;
     }
     o->gone = true;
     l->tensors.n_gone++;

@@ -125,14 +125,12 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     free(h);
 }
 
-/* Return true if an open file shows data that the next state lacks and no view of that data is kept
- * yet. */
-static bool is_lost(const struct held *h, const struct snapshot *next)
+/* True if open files can be read from this state: it has the tensor, or all tensors are as in the
+ * snapshot of the whole-model view. */
+static bool is_in(const struct snapshot *g, const struct held *h)
 {
-    if (!h->opens || h->kept.snap)
-        return false;
-    return h->snap ||
-           ids_find(next->ids, next->gguf->n_tensors, ino_node(h->key).number) == IDS_NONE;
+    return h->snap ? h->snap->ids == g->ids
+                   : ids_find(g->ids, g->gguf->n_tensors, ino_node(h->key).number) != IDS_NONE;
 }
 
 void tree_keep_views(void *tree, const struct snapshot *next)
@@ -141,7 +139,9 @@ void tree_keep_views(void *tree, const struct snapshot *next)
     struct snapshot *now = t->newest.view.snap;
     for (struct link *l = NULL; (l = table_each(&t->held, l)) != NULL;) {
         struct held *h = (struct held *)l;
-        if (is_lost(h, next))
+        if (is_in(next, h)) /* again: its removal was taken back */
+            view_free(&h->kept);
+        else if (h->opens && is_in(now, h))
             h->kept = newest_view_as(&t->newest, h->snap ? h->snap : now);
     }
 }

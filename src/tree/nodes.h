@@ -26,7 +26,8 @@ struct held {
     struct link link; /* must come first */
     uint64_t key;     /* held_key() */
     unsigned opens;
-    struct view kept; /* read by open files if the newest state lacks their content; else empty */
+    struct view
+        kept; /* read by open files while the newest state lacks their content; else empty */
     /* For a whole-model view: a reference to its snapshot (NULL for a tensor), and the number of
      * the kernel's references. */
     struct snapshot *snap;

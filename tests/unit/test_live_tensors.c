@@ -320,8 +320,10 @@ static const struct script scripts[] = {
     /* ---- one edit at a time ---- */
     {"the last tensor cannot be removed, and the attempt brings back what is not written",
      "tensors",
-     "rmdir /a; rmdir /b; rmdir /c; list / z; rmdir /z =EPERM; list / 'a b c z'; text /a/raw "
-     "abcdefgh; refused /z 'no tensor left'; fsync"},
+     "open A /a/raw r; rmdir /a; rmdir /b; rmdir /c; list / z; rmdir /z =EPERM; text /a/raw "
+     "abcdefgh; list / 'a b c z'; refused /z 'no tensor left'; put /a/raw 12345678; text /a/raw "
+     "12345678; rmdir /a; rmdir /b; rmdir /c; list / z; read A 12345678; rmdir /z =EPERM;"
+     "put /a/raw abcdefgh; read A abcdefgh; close A; fsync"},
     {"the last tensor cannot be removed, and a removed one whose name is taken stays removed",
      "tensors",
      "rmdir /a; rmdir /b; mkdir /b; rmdir /c; rmdir /z =EPERM; list / 'a c z b'; rmdir /b; fsync;"
@@ -366,9 +368,10 @@ static const struct script scripts[] = {
      "list / 'a b c z n'",
      A B C "n:I8:4=1234 "},
     {"what is written to a new tensor after it was judged is an edit of it", "tensors",
-     "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat rw; write A 1234; fsync; write "
-     "A X 1; read A 1X34; close A; text /n/raw 1X34",
-     A B C "n:I8:4=1X34 "},
+     "mkdir /n; put /n/type I8; put /n/shape 4; open A /n/raw creat rw; write A 1234;"
+     "put /a/raw ABCDEFGH; fsync; size A 4; read A 1234; write A X 1; read A 1X34; close A;"
+     "text /n/raw 1X34",
+     "a:I8:8=ABCDEFGH " B C "n:I8:4=1X34 "},
     {"what is written to a removed tensor is gone with it", "tensors",
      "open A /a/raw w; write A X; rmdir /a; write A Y; close A; fsync; mkdir /n;"
      "open A /n/raw creat w; write A 1; rmdir /n; write A 2; close A",
