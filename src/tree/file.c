@@ -54,20 +54,13 @@ static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r
     if (f->tree->opt.tensors && f->node.kind == NODE_TENSOR_FILE) { /* it may have been edited */
         if (!a.t)
             return -EIO;
-        size = min_u64(size, a.row->size(&a));
+        size = a.row->size(&a);
         a.decodes = files_decodes(&a);
     }
     n = (size_t)within_u64(off, n, size);
-    if (off < f->text.len) {
-        const size_t head = (size_t)min_u64(n, f->text.len - off);
-        reply_copy(r, f->text.data + off, head);
-        off += head;
-        n -= head;
-    }
-    if (n == 0)
-        return 0;
-    return f->computed ? read_computed(f->tree, &a, off, n, r)
-                       : f->row->read(&a, off - f->text.len, n, r);
+    return n == 0        ? 0
+           : f->computed ? read_computed(f->tree, &a, off, n, r)
+                         : f->row->read(&a, off, n, r);
 }
 
 static int read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)

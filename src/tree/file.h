@@ -19,7 +19,7 @@ struct tree_file {
     struct node node;
     const struct row *row; /* NULL for files in metadata/ */
     bool cacheable;        /* the kernel may cache the content */
-    struct buf text;       /* of a rendered file; or the beginning of a piecewise one */
+    struct buf text;       /* of a rendered file */
     struct held *held;     /* from tree_hold_view() */
     /* for NODE_WHOLE: reference to the image that the file is read from, if any */
     struct image *image;
@@ -28,8 +28,9 @@ struct tree_file {
     struct live_view *view; /* for a tensor's view that is being written (tensors.h) */
     bool converts;          /* a write may be slow; a signal may interrupt the wait */
     bool cold;              /* the kernel's cached pages of the file, if any, may be wrong */
-    uint64_t size;          /* size of a piecewise file (files.h), including its head in `text` */
-    bool decodes;           /* the file is decoded from tensor values, piece by piece */
+    /* Of a piecewise file (files.h) as it was opened; a tensor that can be edited may differ now: */
+    uint64_t size;
+    bool decodes; /* it is decoded from tensor values, piece by piece */
     /* the file is piecewise and computed: a read may have to wait for results */
     bool computed;
 };

@@ -98,18 +98,30 @@ static uint64_t tensor_size(const struct about *a)
     return tensor_view_size(&b, view_of(a));
 }
 
-static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
-{
-    if (!a->decodes)
-        return reply_stored(a, off, n, r);
-    return form_read(a->row->form, a->v->snap->gguf, a->v->store,
-                     snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);
-}
-
 static void view_head(const struct about *a, struct buf *out)
 {
     const struct tensor_base b = base_of(a);
     tensor_view_head(&b, view_of(a), out);
+}
+
+/* Only the views behind a NumPy header have a head here. */
+static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
+{
+    CLEANUP(buf_free) struct buf head = BUF_INIT;
+    view_head(a, &head);
+    const size_t first = (size_t)within_u64(off, n, head.len);
+    if (buf_error(&head))
+        return buf_error(&head);
+    if (first)
+        reply_copy(r, head.data + off, first);
+    if (first == n)
+        return 0;
+    off += first - head.len;
+    n -= first;
+    if (!a->decodes)
+        return reply_stored(a, off, n, r);
+    return form_read(a->row->form, a->v->snap->gguf, a->v->store,
+                     snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);
 }
 
 static uint64_t model_size(const struct about *a)
@@ -432,17 +444,16 @@ const struct row files_root[] = {
 };
 
 #define VALUES(n) .form = &quant_##n, PIECES(tensor)
-#define NPY(n)    VALUES(n), .text = view_head
 
 const struct row files_tensor[] = {
     [TENSOR_RAW] = {.name = "raw",     PIECES(tensor)},
     [TENSOR_F32] = {.name = "f32",     .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
-    [TENSOR_F32_NPY] = {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, NPY(f32)},
+    [TENSOR_F32_NPY] = {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
     [TENSOR_SHAPE] = {.name = "shape",   .text = view_head},
     [TENSOR_TYPE] = {.name = "type",    .text = view_head},
     [TENSOR_OFFSET] = {.name = "offset",  .flags = ROW_MOVES | ROW_EXTRA, .text = offset_text},
     [TENSOR_F16] = {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
-    [TENSOR_F16_NPY] = {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
+    [TENSOR_F16_NPY] = {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
     [TENSOR_BF16] = {.name = "bf16", .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
     {.name = "shard",   .flags = ROW_SPLIT | ROW_EXTRA, .text = shard_text},
     {.name = "stats",   .flags = ROW_VALUES | ROW_HIDDEN, PART(STATS)},

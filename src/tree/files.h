@@ -73,9 +73,8 @@ struct row {
     const struct quant_form *form; /* for value views; NULL: bytes as stored */
     enum derived what;             /* for computed files */
     enum safetensors_as as;        /* for ROW_SAFETENSORS */
-    /* Writes the whole file, except for the state of the mount, which follows it in some rows. For a
-     * piecewise file, writes only its beginning: `size` includes that part, and `read` starts after
-     * it. NULL: nothing. */
+    /* Writes the whole file, except for the state of the mount, which follows it in some rows. NULL
+     * for a piecewise file. */
     void (*text)(const struct about *a, struct buf *out);
     /* For a piecewise file: `size` returns the size in bytes (UINT64_MAX: out of memory), and
      * `read` reads bytes [off, off + n), within the size, into the reply. */

@@ -341,13 +341,20 @@ class Caches(Views):
         self.check()
 
     def test_size_of_an_open_file(self):
-        """An open file's size follows a change of the tensor's type."""
+        """An open file's size and head follow the tensor's type and shape, and mislead nobody else."""
         self.mount()
         with opened(self.tensor('f.weight', 'raw'), os.O_RDONLY) as fd:
             size = os.fstat(fd).st_size
             self.write('f.weight', 'type', b'F16\n')
             self.assertEqual(os.fstat(fd).st_size, size // 2)
             self.assertEqual(os.lseek(fd, 0, os.SEEK_END), size // 2)
+        place = self.tensor('f.weight', 'f32.npy')
+        with opened(place, os.O_RDONLY) as fd:
+            for shape in (4, 16), (64, 64):
+                np.save(place, np.zeros(shape, '<f4'))
+                os.close(os.open(place, os.O_RDONLY))
+                self.assertEqual(np.load(io.BytesIO(os.pread(fd, 1 << 20, 0))).shape, shape)
+                self.assertEqual(np.load(place).shape, shape)
 
     def test_open_files(self):
         """Views of the model keep the content that was opened. A view of a tensor that is replaced
