@@ -482,6 +482,7 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
     int r = overlay_accept(l, mark, WHEN_MODE, &done, e);
     q->failed = r < 0 ? r : q->failed;
     l->tensors.adding = 0;
+    (void)overlay_freshen(l, &(struct err){0}); /* before their drafts go */
     for (o = TAILQ_FIRST(&l->tensors.fresh); o; o = next) {
         o->pins++;
         if (o->adding)

@@ -458,6 +458,7 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
             d->begun = when_after(BEGUN_SECONDS * 1000);
         return r;
     }
+    (void)overlay_freshen(l, &(struct err){0}); /* before the draft goes */
     view_settle(l, d, q->round.epoch);
     object_set_error(l, q->object, NULL);
     if (q->changed)

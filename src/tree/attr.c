@@ -193,19 +193,22 @@ static void node_entry_as(struct tree *t, const struct view *v, const struct nod
     entry_fill(ret, node_mode(t, &g, n), &g, a->size, node_mtime(t, v, n, a));
 }
 
-int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
+int node_entry(struct tree *t, const struct node *n, struct tree_entry *ret)
 {
+    CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live_attr a = {0};
     const struct live_folder folder = tensors_facts(t, n);
-    /* what the view need not have: a new tensor, and what is being written */
+    /* what no view need have: a new tensor, and what is being written */
     const bool pending = tensors_draft_size(t, n, &a.size) || folder.making;
-    int r = pending ? 0 : node_check(t, v->snap, n);
+    int r = tree_view_of(t, n, &v); /* only now: what was pending a moment ago is in it */
     if (r == 0 && !pending)
-        r = node_size(t, v, n, &a.size);
+        r = node_check(t, v.snap, n);
+    if (r == 0 && !pending)
+        r = node_size(t, &v, n, &a.size);
     if (r < 0)
         return r;
     a.mtime = folder.mtime;
-    node_entry_as(t, v, n, &a, ret);
+    node_entry_as(t, &v, n, &a, ret);
     if (n->kind == NODE_TENSOR)
         ret->generation = folder.generation;
     if (folder.making)
@@ -314,11 +317,12 @@ static int root_xattrs(struct tree *t, struct subject *s)
 static int tensor_xattrs(struct tree *t, struct subject *s)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
+    const struct live_folder f = tensors_facts(t, &s->n);
     int r = live_freshen(t->meta, &v);
     if (r < 0)
         return r;
     const struct gguf_tensor *tensor = node_tensor(v.snap, &s->n);
-    if (!tensor && !tensors_facts(t, &s->n).making)
+    if (!tensor && !f.making)
         return node_check(t, v.snap, &s->n);
     if (tensor) {
         const uint32_t no = snapshot_tensor_no(v.snap, tensor);

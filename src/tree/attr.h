@@ -52,7 +52,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 /* Return the rights that all files of the model grant; they are at most a second old. */
 struct grant tree_grant(struct tree *t, const struct view *v);
 /* Get the entry for a node that is not a key, in the view that it shows. Measures whole-model views. */
-int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
+int node_entry(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* Get the entry for a file in metadata/. */
 void key_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
 /* Set only the numbers and the type, which is enough for a plain listing. */

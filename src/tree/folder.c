@@ -34,9 +34,11 @@ static uint64_t row_ino(const struct snapshot *g, const struct node *dir, uint32
                                            : ino_make(NODE_WHOLE, g->number, i);
 }
 
-static int check_dir(struct tree *t, const struct snapshot *g, const struct node *n)
+/* f: what was known before the view was taken, which has a tensor that was added meanwhile. */
+static int check_dir(const struct tree *t, const struct live_folder *f, const struct snapshot *g,
+                     const struct node *n)
 {
-    int r = tensors_facts(t, n).making ? 0 : node_check(t, g, n);
+    int r = f->making ? 0 : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
@@ -57,10 +59,7 @@ static int lookup_tensor(struct tree *t, const char *name, struct tree_entry *re
 {
     struct node n = {.kind = NODE_TENSOR};
     int r = live_tensor_find(t->meta, name, &n.number);
-    if (r < 0)
-        return r;
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    return node_entry(t, &v, &n, ret);
+    return r < 0 ? r : node_entry(t, &n, ret);
 }
 
 /* Look up any other file except a key. No lock is held while the file is measured. */
@@ -71,7 +70,7 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     const struct live_folder f = tensors_facts(t, dir);
     int r = view_for(t, dir, name, &v);
     if (r == 0)
-        r = check_dir(t, v.snap, dir);
+        r = check_dir(t, &f, v.snap, dir);
     if (r < 0)
         return r;
     const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
@@ -83,7 +82,7 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     r = node_known(t, &v, &n);
     if (r < 0)
         return r;
-    r = node_entry(t, &v, &n, ret);
+    r = node_entry(t, &n, ret);
     if (r < 0)
         node_forget(t, &n, 1);
     return r;
@@ -107,7 +106,6 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
 
 int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
-    CLEANUP(view_free) struct view v = VIEW_INIT;
     struct node n = ino_node(node);
     if (n.kind == NODE_KEY) {
         struct live_attr a;
@@ -117,11 +115,7 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
         return r;
     }
     int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, NULL) : 0;
-    if (r == 0)
-        r = tree_view_of(t, &n, &v);
-    if (r == 0)
-        r = node_entry(t, &v, &n, ret);
-    return r;
+    return r < 0 ? r : node_entry(t, &n, ret);
 }
 
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
@@ -150,11 +144,22 @@ static void add_child(struct tree_dir *d, uint64_t node, const char *name)
     buf_add(&d->names, name, strlen(name) + 1);
 }
 
-/* List the tensors: those of the model, except removed ones, then new ones. */
-static void list_tensors(struct tree_dir *d, const struct snapshot *g)
+/* List new tensors. */
+static void list_making(struct tree_dir *d)
+{
+    struct live *l = tensors_live(d->t);
+    char name[TREE_NAME_MAX + 1];
+    struct node n = {.kind = NODE_TENSOR};
+    for (uint64_t i = 0; l && live_making_at(l, &i, name, &n.number); i++)
+        add_child(d, ino_of(&n), name);
+}
+
+/* List the tensors of the model, except removed ones, and then the children in `making`, unless they
+ * were added meanwhile. */
+static void list_tensors(struct tree_dir *d, const struct snapshot *g, const struct buf *making)
 {
     const struct gguf *m = g->gguf;
-    struct live *l = tensors_live(d->t);
+    const struct child *made = (const struct child *)(const void *)making->data;
     char name[TREE_NAME_MAX + 1];
     struct node n = {.kind = NODE_TENSOR};
     for (uint32_t i = 0; i < m->n_tensors; i++) {
@@ -163,23 +168,23 @@ static void list_tensors(struct tree_dir *d, const struct snapshot *g)
         if (!tensors_facts(d->t, &n).removed)
             add_child(d, ino_of(&n), name);
     }
-    for (uint64_t i = 0; l && live_making_at(l, &i, name, &n.number); i++)
-        if (ids_find(g->ids, m->n_tensors, n.number) == IDS_NONE) /* else it was added just now */
-            add_child(d, ino_of(&n), name);
+    for (size_t i = 0; i < making->len / sizeof(*made); i++)
+        if (ids_find(g->ids, m->n_tensors, ino_node(made[i].node).number) == IDS_NONE)
+            buf_add(&d->children, &made[i], sizeof(made[i]));
 }
 
 /* List the files of the root or of a tensor; of a new one, those that were written. */
-static void list_rows(struct tree_dir *d, struct snapshot *g, const struct node *n)
+static void list_rows(struct tree_dir *d, const struct live_folder *f, struct snapshot *g,
+                      const struct node *n)
 {
     const enum files_where where = n->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
     const struct gguf_tensor *tensor = node_tensor(g, n);
-    const struct live_folder f = tensors_facts(d->t, n);
-    if (where == FILES_TENSOR && !f.making && (!tensor || f.removed))
+    if (where == FILES_TENSOR && !f->making && (!tensor || f->removed))
         return;
     for (size_t i = 0; i < files_count(where); i++) {
         const uint32_t no = (uint32_t)row_at(where, i);
         const struct row *row = files_row(where, no);
-        if (!(f.hidden >> no & 1) && (f.making || files_listed(g, row, tensor, d->t->opt.views)))
+        if (!(f->hidden >> no & 1) && (f->making || files_listed(g, row, tensor, d->t->opt.views)))
             add_child(d, row_ino(g, n, no), row->name);
     }
 }
@@ -188,25 +193,32 @@ static void list_rows(struct tree_dir *d, struct snapshot *g, const struct node 
 static int open_list(struct tree_dir *d)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
+    CLEANUP(buf_free) struct buf making = BUF_INIT;
     const struct node n = ino_node(d->node);
     if (d->keys)
         return live_list(d->t->meta, &d->names);
-    int r = live_freshen(d->t->meta, &v);
+    d->children.len = d->names.len = 0;
+    const struct live_folder f = tensors_facts(d->t, &n);
+    if (n.kind == NODE_DIR)
+        list_making(d);
+    making = d->children;
+    d->children = BUF_INIT;
+    int r = buf_error(&making) ? buf_error(&making) : live_freshen(d->t->meta, &v);
     if (r < 0)
         return r;
-    d->children.len = d->names.len = 0;
     if (n.kind == NODE_DIR)
-        list_tensors(d, v.snap);
+        list_tensors(d, v.snap, &making);
     else
-        list_rows(d, v.snap, &n);
+        list_rows(d, &f, v.snap, &n);
     return buf_error(&d->children) ? buf_error(&d->children) : buf_error(&d->names);
 }
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 {
+    const struct node n = ino_node(node);
+    const struct live_folder f = tensors_facts(t, &n);
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    struct node n = ino_node(node);
-    int r = check_dir(t, v.snap, &n);
+    int r = check_dir(t, &f, v.snap, &n);
     if (r < 0)
         return r;
     struct tree_dir *d = calloc(1, sizeof(*d));
@@ -269,7 +281,6 @@ static int next_child(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool
     const struct child *all = (const struct child *)(const void *)d->children.data;
     int r = -ENOENT;
     while (r == -ENOENT || r == -ESTALE) {
-        CLEANUP(view_free) struct view v = VIEW_INIT;
         const uint64_t i = *cookie - 2;
         if (i >= d->children.len / sizeof(*all))
             return 0;
@@ -277,11 +288,11 @@ static int next_child(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool
         ++*cookie;
         (void)strcpy(name, (const char *)d->names.data + all[i].name);
         brief_entry(t, all[i].node, node_inode(&n), node_is_dir(&n) ? S_IFDIR : S_IFREG, ret);
-        r = attrs ? live_freshen(t->meta, &v) : 0;
+        r = attrs ? live_freshen(t->meta, NULL) : 0;
         if (n.kind == NODE_WHOLE) /* not measured; the kernel looks the view up when needed */
             ret->node = 0;
         else if (attrs && r == 0)
-            r = node_entry(t, &v, &n, ret);
+            r = node_entry(t, &n, ret);
     }
     return r < 0 ? r : 1;
 }

@@ -95,14 +95,15 @@ int tensors_read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *
 /* ---- create ---- */
 
 /* Check whether a view may be created; with O_EXCL the directory must not show it. */
-static int check_create(struct tree *t, const struct snapshot *g, const struct node *dir, int row,
-                        int flags)
+static int check_create(struct tree *t, const struct node *dir, int row, int flags)
 {
-    const struct gguf_tensor *tensor = node_tensor(g, dir);
     const struct live_folder f = tensors_facts(t, dir);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest); /* now, as in folder.c */
+    const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     if (!f.making && (!tensor || f.removed))
         return -ENOENT;
-    if (row < 0 || (!f.making && !files_exists(g, files_row(FILES_TENSOR, (size_t)row), tensor)))
+    if (row < 0 ||
+        (!f.making && !files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor)))
         return -EPERM;
     return flags & O_EXCL && !(f.hidden >> row & 1) ? -EEXIST : 0;
 }
@@ -111,15 +112,14 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
                    struct tree_entry *ret, struct tree_file **file)
 {
     const int row = files_named(FILES_TENSOR, name);
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    int r = dir->kind == NODE_TENSOR ? check_create(t, v.snap, dir, row, flags) : -EPERM;
+    int r = dir->kind == NODE_TENSOR ? check_create(t, dir, row, flags) : -EPERM;
     struct tree_file *f =
         r == 0 ? tree_file_new(t, ino_make(NODE_TENSOR_FILE, dir->number, (uint32_t)row)) : NULL;
     if (!f)
         return r < 0 ? r : -ENOMEM;
     r = tensors_open(f, O_RDWR | O_TRUNC);
     if (r == 0)
-        r = node_entry(t, &v, &f->node, ret);
+        r = node_entry(t, &f->node, ret);
     if (r < 0) {
         tree_release(f);
         return r;
@@ -140,9 +140,8 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct node n = {.kind = NODE_TENSOR};
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
     int r = live_tensor_make(t->meta, name, &n.number);
-    return r < 0 ? r : node_entry(t, &v, &n, ret);
+    return r < 0 ? r : node_entry(t, &n, ret);
 }
 
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
@@ -152,10 +151,10 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
         return -EISDIR; /* the error of unlink(2) for a directory */
     if (row < 0)
         return -ENOENT;
+    const bool making = tensors_facts(t, dir).making;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
-    return tensors_facts(t, dir).making ||
-                   (tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor))
+    return making || (tensor && files_exists(v.snap, files_row(FILES_TENSOR, (size_t)row), tensor))
                ? live_view_unlink(t->meta, dir->number, (uint32_t)row)
                : -ENOENT;
 }
