@@ -851,7 +851,7 @@ static int write_inplace(struct edit_file *f, const struct edit_plan *p, const s
             (journal_end(f, &k) == 0 || !has_journal(f)))
             return journal_cancel(f, &k, r, e);
         f->unfinished = ret->unfinished = true;
-        return err_prefix(e, -EIO, JOURNAL_FINISHES);
+        return err_prefix(e, -EIO, "the " JOURNAL_FINISHES);
     }
     (void)journal_end(f, &k); /* the edit is durable */
     return 0;
@@ -916,19 +916,22 @@ int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_o
     return r < 0 ? r : edit_plan_way(p, o, &d, ret, copies, e);
 }
 
-int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
-                const struct edit_hooks *h, struct edit_result *ret, struct err *e)
+int edit_settle(struct edit_file *f, struct err *e)
 {
     enum journal_state found;
-    uint64_t copies;
-    *ret = (struct edit_result){.old_fd = -1};
     int r = f->unsynced ? sync_folder(f, e) : 0;
     f->unsynced = r < 0;
     if (r == 0)
         r = edit_file_fresh(f, e);
-    /* C4. Finishes the file's own unfinished edit, on which the plan builds. */
-    if (r == 0)
-        r = journal_settle(f, true, &found, e);
+    return r == 0 ? journal_settle(f, true, &found, e) : r;
+}
+
+int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                const struct edit_hooks *h, struct edit_result *ret, struct err *e)
+{
+    uint64_t copies;
+    *ret = (struct edit_result){.old_fd = -1};
+    int r = edit_settle(f, e); /* the plan builds on it */
     if (r == 0 && p->old_size != f->id.size)
         r = err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
                     (unsigned long long)p->old_size, (unsigned long long)f->id.size);

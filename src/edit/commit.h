@@ -181,6 +181,8 @@ int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, stru
 /* Look at the disk, and choose how the plan is written. Returns as edit_look() and edit_plan_way(). */
 int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
              enum edit_strategy *ret, uint64_t *copies, struct err *e);
+/* Finish what the last edit left undone on the disk, if anything: C4. Returns as edit_commit(). */
+int edit_settle(struct edit_file *f, struct err *e);
 /*
  * Carry out the plan. Returns 0, -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or
  * attributes cannot be reproduced), -EBUSY (they keep changing), -EINTR, -EIO or -EDQUOT.

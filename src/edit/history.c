@@ -532,11 +532,8 @@ static int record(struct history *h, int dir, const struct history_edit *x, stru
             remember(h, dir, &f, &new);
         return r;
     }
-    if (known) {
-        records_free(&f);
-        r = load(h, dir, &f, e);
-    }
-    return r < 0 ? r : replace_file(h, dir, &f, drop, n, b, e);
+    return known ? record(h, dir, x, b, e) /* with the bytes */
+                 : replace_file(h, dir, &f, drop, n, b, e);
 }
 
 int history_append(struct history *h, const struct history_edit *edit, struct err *e)

@@ -548,7 +548,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
         (void)edit_file_note(f, NULL);
     if (r < 0) {
         (void)err_sys(e, r, "cannot finish the interrupted edit");
-        return edits && f->unfinished ? err_prefix(e, -EIO, JOURNAL_FINISHES) : r;
+        return edits && f->unfinished ? err_prefix(e, -EIO, "an earlier " JOURNAL_FINISHES) : r;
     }
     f->unfinished = false;
     r = remove_name(f); /* an incomplete journal may remain (J1) */

@@ -37,8 +37,8 @@
 #ifndef EDIT_JOURNAL_H
 #define EDIT_JOURNAL_H
 
-#define JOURNAL_FINISHES                                                                       \
-    "the edit is in the journal beside the model (the next edit, the next mount or --recover " \
+#define JOURNAL_FINISHES                                                                   \
+    "edit is in the journal beside the model (the next edit, the next mount or --recover " \
     "finishes it)"
 
 #include "edit/commit.h"

@@ -57,7 +57,7 @@ static void add_pending(const struct live *l, const struct notes *to)
     for (; at && at < end; at += strlen(at) + 1)
         buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, l->trouble.code ? ": " : "",
                    l->trouble.msg);
-    if (l->unfinished && pending.len == 0) /* its keys are not known any more */
+    if ((l->unfinished || l->unsynced) && pending.len == 0) /* its keys are not known any more */
         add_note(to, "", "the last edit", l->trouble.msg);
 }
 

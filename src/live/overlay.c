@@ -151,6 +151,7 @@ struct accept {
     struct edit_plan p;
     bool write; /* write it now */
     bool sure;  /* however long that takes */
+    bool one;   /* for one edit, rather than all that is pending */
     bool mixed; /* with removals */
     bool taken; /* removals were planned, and are taken out again */
     bool tried; /* the write began */
@@ -304,8 +305,8 @@ static int plan(struct live *l, struct accept *a, struct err *e)
     return r;
 }
 
-/* Plan what is pending with the removals, which are written if it is written now; if they alone
- * prevent that (relayout=inplace), they are taken back. */
+/* Plan what is pending with the removals, which are written if it is written now. If they alone
+ * prevent that (relayout=inplace), they are taken back; if they need more room, one edit goes without them. */
 static int plan_removals(struct live *l, struct accept *a, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
@@ -313,7 +314,8 @@ static int plan_removals(struct live *l, struct accept *a, struct err *e)
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = plan(l, a, e);
-    if (!a->mixed || (r == 0 ? a->write : r != -EOPNOTSUPP))
+    const bool out = r == -EOPNOTSUPP || (a->one && (r == -ENOSPC || r == -EDQUOT));
+    if (!a->mixed || (r == 0 ? a->write : !out))
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = false;
@@ -321,7 +323,7 @@ static int plan_removals(struct live *l, struct accept *a, struct err *e)
     const struct err why = *e;
     const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
     r = alone ? r : plan(l, a, e);
-    if (failed && (alone || r == 0))
+    if (failed && why.code == -EOPNOTSUPP && (alone || r == 0))
         names_spare_all(l, &why);
     return r;
 }
@@ -353,6 +355,22 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     return r;
 }
 
+/* Nothing is pending but what the last edit left undone. */
+static int finish_last(struct live *l, struct err *e)
+{
+    l->busy = true;
+    lock_drop(&l->lock);
+    int r = edit_settle(l->file, e);
+    lock_take(&l->lock);
+    l->busy = false;
+    l->unfinished = l->file->unfinished;
+    l->unsynced = l->file->unsynced;
+    queue_spared(l);
+    if (r < 0)
+        l->trouble = *e;
+    return r;
+}
+
 int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e)
 {
     const bool edit = edit_mark(&l->pending) > mark;
@@ -366,6 +384,9 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
              (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !l->queue.removes ||
                                    !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
+    a.one = when == WHEN_MODE;
+    if (!is_hiding(l) && edit_change_is_empty(&l->pending))
+        return a.write ? finish_last(l, e) : 0;
     l->busy = true;
     int r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);
     if (r == 0)

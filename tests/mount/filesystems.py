@@ -155,3 +155,18 @@ class FullTensors(Case):
                 self.set(b'large', data=b'%d' % (left % 10) * self.LARGE)
                 self.end()
                 self.check()
+
+    def test_a_removal_without_room(self):
+        """An edit in place is made although an earlier removal has no room; that is made once there is some."""
+        self.mount('-o', 'commit=close')
+        self.fill(8 * MIB)
+        os.rmdir(self.tensor('a.weight'))
+        fails(errno.ENOSPC, self.sync)
+        write(self.at, 'general.name', 'best')  # as long as the old one
+        self.want.set(b'general.name', Value('string', b'best'))
+        self.check()
+        fails(errno.ENOSPC, self.sync)
+        os.unlink(os.path.join(self.folder, 'fill'))
+        self.sync()
+        self.drop(b'a.weight')
+        self.check()
