@@ -358,6 +358,8 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
 /* Nothing is pending but what the last edit left undone. */
 static int finish_last(struct live *l, struct err *e)
 {
+    if (!l->unfinished && !l->unsynced)
+        return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
     l->busy = true;
     lock_drop(&l->lock);
     int r = edit_settle(l->file, e);
@@ -374,18 +376,17 @@ static int finish_last(struct live *l, struct err *e)
 int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e)
 {
     const bool edit = edit_mark(&l->pending) > mark;
+    const bool empty = !is_hiding(l) && edit_change_is_empty(&l->pending);
     const enum live_commit mode = l->opt.commit;
     struct accept a = {.l = l};
     assert(lock_held(&l->lock) && !l->busy);
     *done = false;
-    if (!overlay_is_pending(l))
-        return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
     a.sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
              (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !l->queue.removes ||
                                    !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
     a.one = when == WHEN_MODE;
-    if (!is_hiding(l) && edit_change_is_empty(&l->pending))
+    if (empty)
         return a.write ? finish_last(l, e) : 0;
     l->busy = true;
     int r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);

@@ -230,7 +230,8 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
     if (!x) /* it was removed meanwhile */
         return 0;
     request_pin(q, x);
-    name_keep(l, x);
+    if (x->gone)
+        name_keep(l, x);
     if (q->typed.inherited && value_is_stored(l, x)) /* a temporary became this key */
         q->typed.set = false;
     return value_accept(l, q, x, e);
