@@ -360,18 +360,20 @@ static void fresh_refused(struct live *l, struct request *q, struct object *o, b
     q->failed = object_refused(l, o, e);
 }
 
-/* Take a part of a fresh tensor to be judged: a draft, or nothing (d is NULL). Drops and retakes the
- * lock. */
+/* Take a part of a fresh tensor to be judged: a draft, or nothing (d is NULL). A text that was not
+ * flushed may be half a line. Returns 0, TENSOR_SHORT or -errno. Drops and retakes the lock. */
 static int take_part(struct live *l, struct view_draft *d, struct tensor_round *ret, struct err *e)
 {
     int r = 0;
     if (!d)
         return 0;
     draft_enter(l, d);
-    if (view_is_text(d->view) && d->dirty)
-        d->copied = 0; /* perhaps half a line: its flush asks */
-    else if (draft_is_written(d))
+    if (draft_is_written(d) && d->dirty && view_is_text(d->view)) {
+        (void)err_set(e, -EINVAL, "its %s is being written", tensor_views[d->view].name);
+        r = TENSOR_SHORT;
+    } else if (draft_is_written(d)) {
         r = err_sys(e, draft_take(d, ret), "cannot judge it");
+    }
     draft_leave(l, d);
     return r;
 }

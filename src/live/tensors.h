@@ -27,8 +27,8 @@ void live_tensor_folder(struct live *l, uint32_t number, struct live_folder *ret
 /*
  * New tensors are created by mkdir(2) and become tensors of the model once they are complete
  * (judge.h): when for NEW_QUIET seconds no file in a directory of one was flushed, but for those that
- * owe a flush; at fsync of a directory; or at the end. They keep their number. live_tensor_find(),
- * _rename() and _remove() also work on them.
+ * owe a flush; at fsync of a directory; or at the end; but not while a type or shape is being written.
+ * They keep their number. live_tensor_find(), _rename() and _remove() also work on them.
  */
 #define NEW_QUIET 2
 #define TENSOR_INCOMPLETE "a new tensor: it is not complete yet"

@@ -27,7 +27,7 @@
  * Files (H: a handle, a letter):
  *     open H PATH WORD...    r, w, rw; trunc, append, creat, excl, mkstemp (exclusively, mode 0600)
  *     note H; node H WORD...      note the node of H; open it without a name
- *     cold H; warm H         the kernel dropped or kept its pages as H was opened
+ *     pages H dropped        the kernel dropped its pages as H was opened; or kept
  *     killed H               a signal ended the program before it heard of the open
  *     write H TEXT           at the handle's offset; write H TEXT OFFSET: at that offset
  *     poke H OFFSET 'F...'   little-endian floats

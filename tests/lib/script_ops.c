@@ -196,22 +196,12 @@ OP(open, 3, 8)
     return open_path(r, arg[1], flags_of(r, arg + 2), &r->handle[arg[0][0] - 'A']);
 }
 
-static int expect_cold(struct run *r, const char *name, bool cold)
+OP(pages, 2, 2)
 {
-    const struct handle *h = handle(r, name);
-    if (h->f && h->f->cold != cold)
-        script_fail(r, "%s is %s", name, cold ? "warm" : "cold");
+    const struct handle *h = handle(r, arg[0]);
+    if (h->f)
+        expect(r, h->f->cold ? "dropped" : "kept", arg[1]);
     return 0;
-}
-
-OP(cold, 1, 1)
-{
-    return expect_cold(r, arg[0], true);
-}
-
-OP(warm, 1, 1)
-{
-    return expect_cold(r, arg[0], false);
 }
 
 OP(note, 1, 1)

@@ -302,18 +302,6 @@ class Caches(Views):
         self.write('q.weight', 'raw', q8(4, 0.25))
         self.assertEqual(self.get('q.weight', 'f32')[4:8], f32(0.25))
 
-    def test_opened_after_a_refusal(self):
-        """Who opens a view for writing after a refusal sees the model's content, and so does everybody after it."""
-        self.mount()
-        place, before = self.tensor('q.weight', 'f32'), self.get('q.weight', 'f32')
-        fd = os.open(place, os.O_RDWR)
-        os.pwrite(fd, f32(float('nan')), 4)
-        fails(errno.EDOM, os.fsync, fd)
-        with opened(place, os.O_RDWR) as other:
-            self.assertEqual(os.pread(other, 16, 0), before[:16])
-        fails(errno.EDOM, os.close, fd)
-        self.assertEqual(self.get('q.weight', 'f32'), before)
-
     def test_read_in_order(self):
         """What was decoded ahead for a program that reads in order does not outlast an edit."""
         self.put(gguf.encode(samples.keys(), samples.small() + [Tensor(b'm.weight', Q8_0, (64, 256), q8(256))]))
