@@ -641,10 +641,14 @@ bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint
 int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const struct view *v,
                    uint64_t off, void *dst, size_t n, size_t *got)
 {
-    const struct tensor_base b = tensor_base_in(v, tensor);
+    CLEANUP(tensor_base_free) struct tensor_base now = {0};
+    const struct tensor_base before = tensor_base_in(v, tensor);
     LOCKED(&l->lock);
     const struct view_draft *d = shown_draft(l, tensor, view);
-    return d && d->changed ? read_draft(l, d, &b, off, dst, n, got) : -ESTALE;
+    if (!d || !d->changed)
+        return -ESTALE;
+    object_base_get(l, d->object, &now);
+    return read_draft(l, d, now.t ? &now : &before, off, dst, n, got);
 }
 
 /* ---- close ---- */

@@ -25,8 +25,8 @@ void live_view_chill(struct live *l, uint32_t tensor, enum tensor_view view);
 /* Get the size of a view's draft. Returns false if it has none. */
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret);
 
-/* Read a view that is being written. v: the state from which bytes that were not written are read.
- * Returns -ESTALE if nothing was written, or a header alone waited too long. */
+/* Read a view that is being written. v: the state from which bytes that were not written are read if
+ * the tensor was removed. Returns -ESTALE if nothing was written, or a header alone waited too long. */
 int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const struct view *v,
                    uint64_t off, void *dst, size_t n, size_t *got);
 /* Write to a view. A complete line of a text is judged immediately, and w waits for it. */

@@ -33,7 +33,8 @@
  *     poke H OFFSET 'F...'   little-endian floats
  *     npy H SHAPE 'F...' [fortran]        a whole .npy, in C order or in Fortran order
  *     dots H N STEP          N X's, STEP apart
- *     read H TEXT            reading up to the end gives TEXT
+ *     read H TEXT            reading up to the end gives TEXT; early H TEXT: the same for a draft, by
+ *                            a call that began before what the disk lacks was accepted
  *     size H N               fstat
  *     trunc H N              ftruncate
  *     allocate H OFFSET N [keep]          fallocate

@@ -11,6 +11,7 @@
 #include "alloc.h"
 #include "base/bytes.h"
 #include "live/queue.h"
+#include "live/views.h"
 #include "script_run.h"
 #include "tree/history.h"
 #include "tree/nodes.h"
@@ -507,6 +508,20 @@ OP(read, 2, 2)
     int got = h->f ? read_all(r, h, false, &text) : 0;
     if (h->f && got == 0)
         expect(r, buf_text(&text), arg[1]);
+    return got;
+}
+
+/* A call that found the tensor as it is on the disk reads a draft that has begun since. */
+OP(early, 2, 2)
+{
+    char bytes[64] = "";
+    struct live *l = tree_live(r->t);
+    struct handle *h = handle(r, arg[0]);
+    const struct node at = ino_node(h->node);
+    int got =
+        live_view_read(l, at.number, at.row, &l->disk, 0, bytes, sizeof(bytes) - 1, &(size_t){0});
+    if (got == 0)
+        expect(r, bytes, arg[1]);
     return got;
 }
 
