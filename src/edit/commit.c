@@ -314,7 +314,9 @@ struct temp {
  * copy_file_range(2) clones whole blocks by itself if the file system can, and both offsets are
  * multiples of its block. Tensors begin anywhere, so where bytes move by a multiple of the block,
  * the incomplete first block is copied by a call of its own; the kernel leaves the incomplete last
- * one to a further call. Zeros, and holes in the bytes copied, become holes in the new file.
+ * one to a further call. Zeros, and holes in the model, become holes in the new file. Holes are not
+ * looked for in drafts: their bytes may be in the page cache only, which not every file system
+ * searches (SEEK_DATA).
  */
 
 #define CHUNK ((uint64_t)64 << 20) /* bytes between progress reports; a multiple of any block */
@@ -402,7 +404,7 @@ static int next_data(const struct move *m, int from, uint64_t src, uint64_t end,
     return r == -ENXIO || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
-/* Copies a range of a file, leaving holes in the new file where the old one has them. */
+/* Copies a range of the model, leaving holes in the new file where the old one has them. */
 static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     uint64_t end = src + n, lo, hi;
@@ -434,9 +436,10 @@ static int temp_fill(const struct edit_file *f, const struct temp *t, const stru
     for (const struct segment *s = seg; s < end && r == 0; s++)
         if (s->from == IMAGE_MEMORY)
             r = sys_write_all(f->sys, t->fd, s->bytes, (size_t)s->len, s->at);
+        else if (s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE)
+            r = copy_sparse(&m, f->fd, s->src, s->at, s->len);
         else if (s->from == IMAGE_FILE)
-            r = copy_sparse(&m, s->no == EDIT_OLD_FILE ? f->fd : im->file[s->no].fd, s->src, s->at,
-                            s->len);
+            r = copy_bytes(&m, im->file[s->no].fd, s->src, s->at, s->len);
     return err_sys(e, r, backup ? "cannot copy the model" : "cannot write the new file");
 }
 
@@ -625,12 +628,27 @@ static void let_go(const struct edit_file *f, struct temp *t)
     *t = TEMP_INIT;
 }
 
-/* Returns 1 if `name` names the new file, 0 if it names another one, or -errno. */
+/*
+ * Returns 1 if `name` names the new file, 0 if it names another one, or -errno. The rename changes
+ * nothing, but makes the kernel look the name up even if it has been told to cache it for a while.
+ */
 static int is_named(const struct edit_file *f, const char *name, const struct temp *t)
 {
     struct stat st;
+    (void)f->sys->rename(f->sys, f->dir, name, name, RENAME_NOREPLACE);
     const int r = f->sys->fstatat(f->sys, f->dir, name, &st);
     return r < 0 ? r : st.st_dev == t->id.dev && st.st_ino == t->id.ino;
+}
+
+/*
+ * Renames the temp's name to the model's, or exchanges them. Also returns 0 if the call fails although
+ * it was done, as when a server's answer is lost: the new file then has the name `now`, not `was`.
+ */
+static int temp_rename(const struct edit_file *f, const struct temp *t, unsigned flags,
+                       const char *was, const char *now)
+{
+    int r = f->sys->rename(f->sys, f->dir, t->name, f->name, flags);
+    return r < 0 && is_named(f, now, t) == 1 && is_named(f, was, t) != 1 ? 0 : r;
 }
 
 /*
@@ -640,7 +658,7 @@ static int is_named(const struct edit_file *f, const char *name, const struct te
  */
 static void undo_exchange(struct edit_file *f, struct temp *t)
 {
-    int r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
+    int r = temp_rename(f, t, RENAME_EXCHANGE, f->name, t->name);
     if (r == 0 && is_named(f, t->name, t) == 0)
         r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
     else if (r < 0 && is_named(f, f->name, t) == 1)
@@ -670,7 +688,7 @@ static int exchanged(struct edit_file *f, struct temp *t, int *old, struct err *
 static int plain(struct edit_file *f, struct temp *t, int *old, struct err *e)
 {
     struct stat st;
-    int r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
+    int r = temp_rename(f, t, 0, t->name, f->name);
     if (r < 0) {
         (void)err_sys(e, r, "cannot rename the new file over the model");
         if (f->sys->fstatat(f->sys, f->dir, f->name, &st) == -ENOENT) {
@@ -696,7 +714,7 @@ static int temp_publish(struct edit_file *f, struct temp *t, int *old, struct er
         r = edit_file_fresh(f, e);
     if (r < 0)
         return r;
-    r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
+    r = temp_rename(f, t, RENAME_EXCHANGE, t->name, f->name);
     if (r == 0)
         return exchanged(f, t, old, e);
     if (no_exchange(r))
@@ -801,7 +819,7 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
         r = check_backup(f, o, name, e);
     if (r < 0)
         return r;
-    if (f->clone == EDIT_CLONE_UNKNOWN && (o->strategy != EDIT_INPLACE || d.backup))
+    if (f->clone == EDIT_CLONE_UNKNOWN)
         probe_clone(f, edit_block(o));
     d.used = (uint64_t)st.st_blocks * 512;
     d.clone = f->clone;

@@ -254,8 +254,6 @@ static ssize_t room_for(const struct sys *s, int fd, uint64_t off, size_t n)
         return real->name(real, fd, __VA_ARGS__); \
     }
 PASS(int, flock, "flock", (const struct sys *s, int fd, int how), fd, how)
-PASS(int, seek, "lseek", (const struct sys *s, int fd, uint64_t at, int how, uint64_t *ret), fd, at,
-     how, ret)
 PASS(int, fstat, "fstat", (const struct sys *s, int fd, struct stat *ret), fd, ret)
 PASS(int, fchmod, "fchmod", (const struct sys *s, int fd, mode_t mode), fd, mode)
 PASS(int, fchown, "fchown", (const struct sys *s, int fd, uid_t uid, gid_t gid), fd, uid, gid)
@@ -265,6 +263,17 @@ PASS(int, fremovexattr, "fremovexattr", (const struct sys *s, int fd, const char
 PASS(int, list, "list",
      (const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg), dir, fn,
      arg)
+
+/* No data is found in a file without a name: it is never synced, so what was written to it may be in
+ * the kernel's pages only, which a file system that asks a server does not search. */
+static int f_seek(const struct sys *s, int fd, uint64_t at, int how, uint64_t *ret)
+{
+    struct stat st;
+    FAULT("lseek", fd);
+    if (real->fstat(real, fd, &st) == 0 && st.st_nlink == 0)
+        return -ENXIO;
+    return real->seek(real, fd, at, how, ret);
+}
 
 static void note_name(const struct sys *s, int dir, const char *name)
 {
@@ -416,11 +425,14 @@ static void keep(const struct faultsys *fs, int dir, const char *name, char kept
 static int f_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
 {
     struct faultsys *fs = self(s);
-    FAULT("rename", dir);
+    int failed;
+    const bool fails = fault(s, "rename", dir, &failed);
     note_name(s, dir, from);
     note_name(s, dir, to);
+    if (fails && !fs->done)
+        return failed;
     if ((fs->no_exchange || fs->lacks.no_replace) && flags)
-        return -EINVAL;
+        return fails ? failed : -EINVAL;
     if (fs->lacks.no_rename)
         return fs->lacks.no_rename;
     if (fs->lacks.no_replace && real->unlinkat(real, dir, to) == 0)
@@ -434,7 +446,7 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
         e->flags = flags;
         memcpy(e->kept, kept, sizeof(kept));
     }
-    return r;
+    return fails ? failed : r;
 }
 
 static int f_unlinkat(const struct sys *s, int dir, const char *name)

@@ -61,6 +61,7 @@ struct faultsys {
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
     bool clone;       /* the file system seems to clone ranges */
     bool no_exchange; /* rename does not support RENAME_EXCHANGE */
+    bool done;        /* a rename that fails was done, as when a server's answer is lost */
     bool full;        /* the file system has no free blocks */
     int no_xattr;     /* error for setting an attribute */
     int no_range;     /* error for copy_file_range */

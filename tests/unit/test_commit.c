@@ -208,7 +208,7 @@ static const struct obstacle {
     size_t len; /* of the new text; 9000: the data moves */
     struct fault_lacks lacks;
     int no_seek;
-    bool full, link, other_plan;
+    bool full, clone, link, other_plan;
     const char *backup; /* LONG: a name that is too long */
     int want;
     const char *says;
@@ -223,6 +223,8 @@ static const struct obstacle {
     {EDIT_COPY, 10, .full = true, .want = -ENOSPC},
     {EDIT_AUTO, 9000, .full = true, .want = -ENOSPC, .says = "in place"},
     {EDIT_AUTO, 2900, .full = true, .want = 0},
+    {EDIT_INPLACE, 10, .full = true, .want = 0},
+    {EDIT_INPLACE, 10, .full = true, .clone = true, .want = -ENOSPC},
     /* names cannot be removed; a rename over the model removes it */
     {EDIT_COPY, 10, .lacks.sticky = true, .lacks.no_rename = -EIO, .want = -EIO},
     {EDIT_COPY, 10, .lacks.no_replace = -EACCES, .want = -EACCES, .says = "the new file is ."},
@@ -254,6 +256,7 @@ static void check_obstacle(const struct obstacle *o)
     longest[NAME_MAX] = '\0';
     scene_begin(&s, o->how, o->len);
     s.fs.full = o->full;
+    s.fs.clone = o->clone;
     s.fs.lacks = o->lacks;
     seek_error = o->no_seek;
     if (o->no_seek)
@@ -276,6 +279,31 @@ TEST("an edit that cannot be made changes nothing")
 {
     for (size_t i = 0; i < COUNT(obstacles); i++)
         check_obstacle(&obstacles[i]);
+}
+
+static unsigned renames;
+
+static int unsynced_renames(const char *what, int fd)
+{
+    struct stat st;
+    const bool folder = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    renames += strcmp(what, "rename") == 0;
+    return (strcmp(what, "fsync") == 0 && folder) || (strcmp(what, "rename") == 0 && renames == 2)
+               ? -EIO
+               : 0;
+}
+
+TEST("an edit is taken back although the rename that does so seems to fail")
+{
+    CLEANUP(scene_end) struct scene s;
+    scene_begin(&s, EDIT_COPY, 10);
+    s.fs.done = true;
+    s.fs.each = unsynced_renames;
+    renames = 0;
+    CU_ASSERT_EQUAL(scene_commit(&s), -EIO);
+    CU_ASSERT_TRUE(is_old(&s.x) && s.f.unsynced);
+    CU_ASSERT_EQUAL(files_in(s.x.dir), 1);
+    check_next(&s.x, &s.f);
 }
 
 /* Whichever call fails, a complete backup exists, either the old or the new one. */

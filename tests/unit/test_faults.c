@@ -155,7 +155,8 @@ static void check_lost(struct trial *t, struct edit_file *f, int r)
     CU_ASSERT_TRUE(is_old(&t->x));
 }
 
-/* Make call n fail, and check invariant C4 (edit/commit.h). brief: reads and writes are short. */
+/* Make call n fail, and check invariant C4 (edit/commit.h). brief: reads and writes are short, and a
+ * rename that fails was done. */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     CLEANUP(end) struct trial t;
@@ -167,7 +168,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     begin(&t, w);
     CU_ASSERT_EQUAL(fstatat(t.x.dir, NAME, &st, 0), 0);
     arm(&fs, w, FAULT_FAIL, n, error);
-    fs.brief = brief;
+    fs.brief = fs.done = brief;
     int r = run(&t, &fs, &f, &res, &e);
     /* A plain rename cannot be undone, so the new file keeps the name while f still refers to the
      * old file. */
@@ -198,7 +199,8 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     return hit;
 }
 
-/* Each call fails with EIO, and once more with another error while reads and writes are short. */
+/* Each call fails with EIO, and once more with another error while reads and writes are short, and
+ * renames are done. */
 TEST("each way makes the planned file; if a call fails, the old file remains")
 {
     static const int others[] = {-ENOSPC, -EDQUOT, -EINTR, -EOPNOTSUPP};
