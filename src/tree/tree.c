@@ -58,21 +58,27 @@ static void not_writable(struct tree *t, const char *why)
     (void)show_in(t->why, sizeof(t->why), why, strlen(why));
 }
 
-/* Finish or undo an edit that a crash interrupted. */
-static int recover(const struct tree *t, struct edit_file *f, struct err *e)
+/*
+ * Finish or undo an edit that a crash interrupted. of: the file as it was parsed, or NULL; what was
+ * parsed lacks an edit that is finished now, so nothing can be built on it.
+ */
+static int recover(const struct tree *t, struct edit_file *f, struct edit_file *of, struct err *e)
 {
     struct edit_recovered found;
     int r = edit_recover(f, &found, e);
     const char *text = edit_recovered_text(&found);
     if (text)
         logger_log(&t->opt.log, LOG_NOTICE, "%s", text);
-    return r;
+    if (!of || !found.finished)
+        return r;
+    of->id = (struct edit_id){0}; /* not even if the file's time is the same */
+    return err_set(e, -ESTALE, "an interrupted edit, finished only now, has changed the model");
 }
 
 /*
  * Open the file for writing and lock it if the file system has everything that edits need;
- * otherwise f stays closed. If `of` is not NULL, the file must be the one that `of` identifies. A
- * recovery changes the file even if a later step fails, so the id in `of` is then updated.
+ * otherwise f stays closed. If `of` is not NULL, the file must be the one that `of` identifies, and
+ * is no more once a recovery has changed it.
  */
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
@@ -89,13 +95,10 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         return r;
     if (of)
         r = edit_file_fresh(of, e);
-    if (r == 0) {
-        r = recover(t, f, e);
-        if (r == 0)
-            r = edit_try(f, t->opt.strategy != EDIT_INPLACE, e);
-        if (of)
-            of->id = f->id;
-    }
+    if (r == 0)
+        r = recover(t, f, of, e);
+    if (r == 0)
+        r = edit_try(f, t->opt.strategy != EDIT_INPLACE, e);
     if (r < 0)
         edit_file_close(f);
     return r;

@@ -142,6 +142,20 @@ TEST("a model whose directory cannot be written or read is not edited")
 }
 
 /* What a crash left is removed; a model with a journal is neither opened nor touched. */
+/* Put the journal of an edit beside the model whose writer was killed before it began to write. */
+static void interrupt(const struct place *p)
+{
+    struct build b;
+    struct edit_file f;
+    struct content new;
+    build_model(&b, "two");
+    new.bytes = build_finish(&b, &new.n);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, p->dir, NAME, true, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(put_journal(&f, new.bytes, new.n), 0);
+    edit_file_close(&f);
+    free(new.bytes);
+}
+
 TEST("leftovers of a crash are removed; a half written model is not opened")
 {
     CLEANUP(drop_place) struct place p = new_place();
@@ -153,20 +167,13 @@ TEST("leftovers of a crash are removed; a half written model is not opened")
     opens(&p, &plain, NULL);
     CU_ASSERT_PTR_NOT_NULL(strstr(logged, "files left by an interrupted edit were removed"));
     CU_ASSERT_EQUAL(files_in(p.dir), 1);
-    struct build b;
-    struct edit_file f;
-    struct content new, old;
+    struct content old;
     old.bytes = get_file(p.dir, NAME, &old.n);
-    build_model(&b, "two");
-    new.bytes = build_finish(&b, &new.n);
-    CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, p.dir, NAME, true, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(put_journal(&f, new.bytes, new.n), 0);
-    edit_file_close(&f);
+    interrupt(&p);
     CU_ASSERT_EQUAL(tree_open(p.model, &late, &t, &e), -EUCLEAN);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "--recover"));
     CU_ASSERT_TRUE(file_has(p.dir, NAME, old.bytes, old.n) && files_in(p.dir) == 2);
     free(old.bytes);
-    free(new.bytes);
 }
 
 /* ---- the lock ---- */
@@ -270,6 +277,26 @@ TEST("a model that was replaced is not edited")
     CU_ASSERT_FALSE(locked(&p));
     image_shows(&(struct tree_image){.t = t}, "metadata/a.b", "1\n");
     tree_close(t);
+}
+
+/* Another process was killed while it edited the model that is open here: its edit is not lost. */
+TEST("an edit that is finished at the first edit is built on by a tree opened anew")
+{
+    CLEANUP(drop_place) struct place p = new_place();
+    struct tree *t = image_tree(p.model, &late);
+    interrupt(&p);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
+        CU_ASSERT_TRUE(tree_changed(t));
+        CU_ASSERT_FALSE(locked(&p));
+    }
+    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "an interrupted edit was finished"));
+    tree_close(t);
+    t = image_tree(p.model, &late);
+    CU_ASSERT_FALSE(tree_changed(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    image_shows(&(struct tree_image){.t = t}, "metadata/general.name", "two\n");
+    end(t);
 }
 
 /* ---- idleness, and identity ---- */
