@@ -386,6 +386,8 @@ static int check(struct layout *d, struct err *e)
         return err_set(e, -EINVAL,
                        "the new header would not be read as intended: the bytes of a value are not "
                        "one value of its type");
+    for (size_t i = 0; i < d->n; i++)
+        d->p->next->tensor[i].nbytes = info_size(d, &d->info[i]);
     return 0;
 }
 

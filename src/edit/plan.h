@@ -23,8 +23,9 @@
  *      except for offsets.
  *  P5. The new header parses, and every key and tensor is found where it was put.
  *
- * A tensor of unknown type is as long as its extent in the old file. If it is the last tensor, it
- * is not padded, since the padding would become part of it.
+ * A tensor of unknown type is as long as its extent in the old file, also in the new model, although
+ * whoever parses the new file counts the padding behind it. If it is the last tensor, it is not
+ * padded.
  *
  * The reserve is the key ggufs.reserve, a string of spaces, last in the header. The new header has
  * one if `reserve` is not 0 and the old header has one or the file is large enough. Its length is

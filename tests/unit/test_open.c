@@ -502,3 +502,25 @@ TEST("keys that are equal up to a NUL and large alignments are refused alone")
     end(t);
     drop_place(&p);
 }
+
+/* A parser counts the zeros before the next tensor as part of it. */
+TEST("a tensor of unknown type does not grow when its padding does")
+{
+    struct tree_options o = plain;
+    o.commit = LIVE_COMMIT_SYNC;
+    struct build b = build_of(3, false);
+    build_tensor(&b, "u", 9999, (uint64_t[]){8}, 1, "0123456789abcdef0123456789abcdef", 32);
+    build_text(&b, ">f F32 16");
+    CLEANUP(drop_place) struct place p = place_of(&b);
+    struct tree_image m = {.t = image_tree(p.model, &o)};
+    CU_ASSERT_EQUAL(do_write(m.t, "general.alignment", "4096\n", 5), 0);
+    size_t n, on_disk;
+    CLEANUP(free_it) char *whole = image_text(&m, "model.gguf", &n);
+    for (int i = 0; i < 2; i++) {
+        image_shows(&m, "tensors/u/raw", "0123456789abcdef0123456789abcdef");
+        CU_ASSERT_EQUAL(do_sync(m.t), 0);
+    }
+    CLEANUP(free_it) uint8_t *file = get_file(p.dir, NAME, &on_disk);
+    CU_ASSERT_TRUE(on_disk == n && n > 8192 && memcmp(file, whole, n) == 0);
+    end(m.t);
+}
