@@ -187,7 +187,7 @@ static void mapping(unsigned a, unsigned tensor)
 
 static void add_tensor(unsigned a, unsigned tensor)
 {
-    const unsigned form = draw(54);
+    const unsigned form = draw(60);
     ADD(a, W_ADD, .name = tensor, .n = value(), .n2 = form);
     if (draw(4) == 0)
         plain(a, W_SYNC);

@@ -300,8 +300,10 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         r = answer(p, r, e.node);
         h->o = r == 0 ? kernel_object(k, e.node) : NULL;
     }
-    if (h->o)
+    if (h->o) {
         h->o->handles++; /* keeps the node from being forgotten in the meantime */
+        h->o->written |= h->writes;
+    }
     lock_drop(&k->dir);
     if (r < 0 || h->f)
         return r;
@@ -516,6 +518,7 @@ static void step_node(struct program *p, const struct step *s)
         return;
     lock_take(&o->lock);
     op.node = o->node;
+    o->written = true;
     if (s->word == W_RETYPE) {
         op.kind = OP_RETYPE;
         op.type = numbers[s->n % 3];
@@ -569,6 +572,8 @@ static void step_read(struct program *p, const struct step *s)
         r = (int)kernel_read(f, sizeof(text), text);
         tree_release(f);
     }
+    if (r == 0 && !o->written)
+        sched_fail("%s is read as an empty text, which no key has", names[s->name]);
     oracle_answer_read(of(k), p->number, text, r);
     end(p);
     o->handles--;

@@ -16,6 +16,7 @@
 struct object {
     uint64_t node, lookups;
     unsigned handles;
+    bool written;     /* a handle may have written it, or it was truncated */
     struct lock lock; /* the kernel's inode lock */
 };
 
@@ -29,6 +30,7 @@ struct handle {
     int8_t tensor; /* NOT_OF_TENSOR: of a key */
     uint8_t kind, form;
     bool is_short; /* truncated, and not written since */
+    bool ended;    /* a signal ended the judgement of its line */
     bool failed;   /* a write or flush was refused */
     int repeats;   /* the error of a write that its flushes repeat, or 0 */
     uint32_t opened;

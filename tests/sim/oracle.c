@@ -1266,7 +1266,7 @@ static bool fits_result(struct state *s, unsigned c, const void *arg)
     if (is == NO_UNDO)
         return r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE;
     if (is == NO_TENSOR)
-        return r == -EINVAL || r == -EOPNOTSUPP;
+        return r == -EINVAL || r == -EOPNOTSUPP || r == -EFBIG;
     return is == GONE ? r == -ESTALE || r == -ENOENT : r == is;
 }
 

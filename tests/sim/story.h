@@ -27,7 +27,8 @@
  * A tensor's name denotes its `raw`; with the word f32 after it, its `f32`. Only for tensors:
  *
  *     A type one 1              convert it to forms[1]; shape one 2: change its shape
- *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r
+ *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r; 54,
+ *                               55: its type is refused
  *     A rmr one                 rm -r: unlink its views, then remove it; rmdir one: only that
  *     A npy one 20 2            numpy.save() to `f32.npy`, in forms[2]
  *

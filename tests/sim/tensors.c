@@ -187,6 +187,9 @@ static void share(struct world *w, int t)
 {
     if (w->tensors.shared[t] != (uint32_t)NEVER)
         w->tensors.shared[t] = tensors_now(w);
+    for (unsigned i = 0; i < w->tensors.n[t]; i++) /* it may be given a type after all */
+        if (w->tensors.edit[t][i].adds && w->tensors.edit[t][i].judged == (uint32_t)NEVER)
+            w->tensors.edit[t][i].judged = tensors_now(w);
 }
 
 static void writer(struct world *w, int t, int more)
@@ -430,6 +433,7 @@ static void write_line(struct program *p, struct handle *h, int part, unsigned f
     const int r = KERNEL_CALL(p, tree_write(h->f, 0, line, (size_t)n, &p->wait));
     e->end = tensors_now(k->w);
     h->failed |= r < 0;
+    h->ended = r == -EINTR;
     if (r == -EINTR || (r < 0 && is_faulty(k->w))) /* the close says nothing about it */
         e->handle = HANDLES;
     else if (r < 0)
@@ -481,7 +485,10 @@ static int flush(struct program *p, struct handle *h, bool sync)
             doubt_bytes(k->w, t, e, h->opened);
     }
     o->flushes[t]++;
-    const int r = kernel_end(p, sync ? tree_fsync(h->f, &p->wait) : tree_flush(h->f, &p->wait));
+    int r = sync ? tree_fsync(h->f, &p->wait) : tree_flush(h->f, &p->wait);
+    if (r == LIVE_PARKED && h->ended && o->writers[t] == 1)
+        sched_fail("the close behind a line that a signal has ended waits");
+    r = kernel_end(p, r);
     o->flushes[t]--;
     const bool there = is_settled(k->w, t, h->opened), lonely = is_lonely(k, t, h);
     const bool durable = sync || k->w->story.commit != LIVE_COMMIT_SYNC;
@@ -542,7 +549,8 @@ static void add_tensor(struct program *p, const struct step *s)
                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     struct kernel *k = p->k;
     struct tree_entry dir;
-    const unsigned form = s->n2 / 6 % FORMS, shape = s->n2 % FORMS, values = s->n2 / 18 % 3 == 2;
+    const unsigned form = s->n2 / 6 % FORMS, shape = s->n2 % FORMS, values = s->n2 / 18 >= 2;
+    const bool refused = s->n2 == 54 || s->n2 == 55; /* its type, which comes first, is */
     const int t = of_name(s->name);
     share(k->w, t);
     struct tensor_edit *e = begin_edit(k->w, t, HANDLES);
@@ -552,7 +560,7 @@ static void add_tensor(struct program *p, const struct step *s)
     if (values && orders[s->n2 % 6][0] != 0) /* who syncs before the type comes adds an F32 */
         e->part[OF_TYPE] = ANYTHING;
     e->adds = true;
-    e->judged = e->begin;
+    e->judged = refused ? (uint32_t)NEVER : e->begin;
     lock_take(&k->tensors);
     const int r = KERNEL_CALL(p, tree_mkdir(k->t, FOLDER, names[s->name], &dir));
     lock_drop(&k->tensors);
@@ -580,11 +588,13 @@ static void add_tensor(struct program *p, const struct step *s)
         if (!h)
             continue;
         lock_take(&h->o->lock);
-        whole = KERNEL_CALL(p, tree_write(h->f, 0, bytes, n, &p->wait)) == 0;
+        const uint64_t at_byte = refused && what == 0 ? 4096 : 0; /* where no text can end */
+        whole = KERNEL_CALL(p, tree_write(h->f, at_byte, bytes, n, &p->wait)) == 0;
         lock_drop(&h->o->lock);
         whole &= close_handle(p, OWN_SLOT) == 0;
+        whole |= refused && what == 0;
     }
-    e->whole = whole;
+    e->whole = whole && !refused;
     e->end = tensors_now(k->w);
     tree_forget(k->t, dir.node, 1);
 }
