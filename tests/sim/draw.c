@@ -202,8 +202,8 @@ static void add_other(unsigned a, unsigned tensor)
 
 static void numpy(unsigned a, unsigned tensor)
 {
-    const unsigned shape = draw(FORMS);
-    ADD(a, W_NPY, .name = tensor, .n = value(), .n2 = shape);
+    const unsigned form = draw(4 * FORMS);
+    ADD(a, W_NPY, .name = tensor, .n = value(), .n2 = form);
 }
 
 static void look(unsigned a)

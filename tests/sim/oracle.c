@@ -580,6 +580,8 @@ static void write_on(struct state t, unsigned c, const struct chars *base)
     struct file *x = &t.file[f];
     if (base)
         x->text = *base;
+    if (base && x->draft == REFUSED)
+        x->typed = 0;
     overwrite(&x->text, &o->op[c].text);
     rewrite(&t, f, WRITTEN);
     wrote(&t, h);
@@ -608,11 +610,12 @@ static void start_write(struct state *s, unsigned c)
         return;
     }
     write_on(*s, c, NULL);
-    /* an accepted draft may go as soon as its writers have flushed */
-    if (k < 0 || s->file[f].draft != CLEAN)
+    /* a judged draft may go as soon as its writers have flushed, and a refused one before others write */
+    const bool others = s->file[f].draft == REFUSED && is_over(s, f) && !h->wrote;
+    if (k < 0 || (s->file[f].draft != CLEAN && !others))
         return;
     const struct chars is = text_of(stored(s, k));
-    if (!same_text(&is, &s->file[f].text))
+    if (others || !same_text(&is, &s->file[f].text))
         write_on(*s, c, &is);
 }
 

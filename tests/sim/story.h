@@ -30,7 +30,7 @@
  *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r; 54,
  *                               55: its type is refused
  *     A rmr one                 rm -r: unlink its views, then remove it; rmdir one: only that
- *     A npy one 20 2            numpy.save() to `f32.npy`, in forms[2]
+ *     A npy one 20 2            numpy.save() to `f32.npy`, in a form given by 2
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
  * first other line describes the mount: `mount close copy` has the values of commit= and relayout=.

@@ -626,25 +626,31 @@ static void remove_tensor(struct program *p, const struct step *s)
     share(k->w, t);
 }
 
-/* numpy.save(): a header, and then the values. */
+/* numpy.save(): a header, of version 1 or 2, and then the values, in C or Fortran order. */
 static void save_npy(struct program *p, const struct step *s)
 {
     uint8_t bytes[128 + BYTES_MOST];
     struct kernel *k = p->k;
-    const unsigned shape = s->n2 % FORMS;
+    const unsigned shape = s->n2 % FORMS, order = s->n2 / FORMS % 2,
+                   head = s->n2 / FORMS < 2 ? 10 : 12;
     struct handle *h =
         open_slot(p, OWN_SLOT, s->name, 0, (uint32_t)NEVER, "f32.npy", O_WRONLY | O_TRUNC);
     if (!h)
         return;
     memset(bytes, ' ', 128);
-    memcpy(bytes, "\x93NUMPY\1\0v\0", 10);
-    const int n =
-        snprintf((char *)bytes + 10, 118, "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }",
-                 shapes[shape].numpy);
-    bytes[10 + n] = ' ';
+    memcpy(bytes, head == 10 ? "\x93NUMPY\1\0v\0" : "\x93NUMPY\2\0t\0\0", head);
+    const int n = snprintf((char *)bytes + head, 128 - head,
+                           "{'descr': '<f4', 'fortran_order': %s, 'shape': %s, }",
+                           order ? "True" : "False", shapes[shape].numpy);
+    bytes[head + (unsigned)n] = ' ';
     bytes[127] = '\n';
     const size_t half = put_half(0, s->n, bytes + 128);
     (void)put_half(0, s->n, bytes + 128 + half);
+    k->w->tensors.fortran[h->tensor] |= order && shape;
+    if (order && shape) { /* the first of each half, then the others, which are equal */
+        memcpy(bytes + 128 + 4, bytes + 128, 4);
+        memcpy(bytes + 128 + half, bytes + 128 + half + 4, 4);
+    }
     lock_take(&h->o->lock);
     struct tensor_edit *e = begin_edit(k->w, h->tensor, h->number);
     e->part[OF_SHAPE] = (uint8_t)(1 + shape);
@@ -655,6 +661,9 @@ static void save_npy(struct program *p, const struct step *s)
                         tree_write(h->f, 128 * i, bytes + 128 * i, i ? BYTES_MOST : 128, &p->wait));
     }
     e->end = tensors_now(k->w);
+    /* another program's header may say that these values are in another order */
+    if (k->w->tensors.fortran[h->tensor] && k->w->tensors.shared[h->tensor] > h->opened)
+        e->part[OF_LOW] = e->part[OF_HIGH] = ANYTHING;
     e->refused = r < 0 ? e->end : e->refused;
     h->failed |= r < 0;
     h->is_short &= r < 0;

@@ -42,6 +42,7 @@ struct tensor_oracle {
     struct tensor_edit edit[TENSORS][TENSOR_EDITS];
     unsigned writers[TENSORS]; /* handles that may write */
     unsigned flushes[TENSORS]; /* in progress */
+    bool fortran[TENSORS];     /* it was saved in Fortran order */
     uint32_t shared[TENSORS];  /* when last more than one program may have changed it */
 };
 
