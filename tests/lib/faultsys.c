@@ -426,7 +426,7 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
 {
     struct faultsys *fs = self(s);
     int failed;
-    const bool fails = fault(s, "rename", dir, &failed);
+    const bool late = fs->done && fs->hit, fails = fault(s, "rename", dir, &failed);
     note_name(s, dir, from);
     note_name(s, dir, to);
     if (fails && !fs->done)
@@ -446,7 +446,7 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
         e->flags = flags;
         memcpy(e->kept, kept, sizeof(kept));
     }
-    return fails ? failed : r;
+    return fails ? failed : late ? fs->error : r;
 }
 
 static int f_unlinkat(const struct sys *s, int dir, const char *name)

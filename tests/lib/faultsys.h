@@ -61,10 +61,10 @@ struct faultsys {
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
     bool clone;       /* the file system seems to clone ranges */
     bool no_exchange; /* rename does not support RENAME_EXCHANGE */
-    bool done;        /* a rename that fails was done, as when a server's answer is lost */
-    bool full;        /* the file system has no free blocks */
-    int no_xattr;     /* error for setting an attribute */
-    int no_range;     /* error for copy_file_range */
+    bool done;    /* call n, if it is a rename, is done, and so is each later one, but they fail */
+    bool full;    /* the file system has no free blocks */
+    int no_xattr; /* error for setting an attribute */
+    int no_range; /* error for copy_file_range */
     struct fault_lacks lacks;
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */

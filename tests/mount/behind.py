@@ -139,19 +139,6 @@ class Behind(unittest.TestCase):
                 os.chmod(self.folder, 0o755)
             write(at, 'general.name', 'y')
 
-    @unittest.skipIf(ROOT, 'root may write everywhere')
-    def test_mounted_read_only(self):
-        """A file or directory that is not writable makes the mount read-only; so does a directory that can
-        be entered but not listed."""
-        for path, bits in ((self.source, 0o555), (self.folder, 0o555), (self.folder, 0o333), (self.folder, 0o111)):
-            with self.subTest(path, bits=bits):
-                mode = os.stat(path).st_mode
-                os.chmod(path, mode & bits)
-                with mountlib.Mount(self.source) as at:
-                    self.assertTrue(os.getxattr(at, 'user.gguf.readonly'))
-                    fails((errno.EROFS, errno.EACCES), write, at, 'my.key', '1')
-                os.chmod(path, mode)
-
     def test_hash_names(self):
         name = 'sha256-' + 'a0' * 32
         os.rename(self.source, os.path.join(self.folder, name))

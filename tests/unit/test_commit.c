@@ -281,31 +281,6 @@ TEST("an edit that cannot be made changes nothing")
         check_obstacle(&obstacles[i]);
 }
 
-static unsigned renames;
-
-static int unsynced_renames(const char *what, int fd)
-{
-    struct stat st;
-    const bool folder = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-    renames += strcmp(what, "rename") == 0;
-    return (strcmp(what, "fsync") == 0 && folder) || (strcmp(what, "rename") == 0 && renames == 2)
-               ? -EIO
-               : 0;
-}
-
-TEST("an edit is taken back although the rename that does so seems to fail")
-{
-    CLEANUP(scene_end) struct scene s;
-    scene_begin(&s, EDIT_COPY, 10);
-    s.fs.done = true;
-    s.fs.each = unsynced_renames;
-    renames = 0;
-    CU_ASSERT_EQUAL(scene_commit(&s), -EIO);
-    CU_ASSERT_TRUE(is_old(&s.x) && s.f.unsynced);
-    CU_ASSERT_EQUAL(files_in(s.x.dir), 1);
-    check_next(&s.x, &s.f);
-}
-
 /* Whichever call fails, a complete backup exists, either the old or the new one. */
 static bool check_backup(unsigned n, enum edit_strategy how, bool clones)
 {

@@ -155,8 +155,8 @@ static void check_lost(struct trial *t, struct edit_file *f, int r)
     CU_ASSERT_TRUE(is_old(&t->x));
 }
 
-/* Make call n fail, and check invariant C4 (edit/commit.h). brief: reads and writes are short, and a
- * rename that fails was done. */
+/* Make call n fail, and check invariant C4 (edit/commit.h). brief: reads and writes are short; a
+ * rename that fails is done, and later ones fail as well. */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     CLEANUP(end) struct trial t;
