@@ -551,8 +551,8 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
         return edits && f->unfinished ? err_prefix(e, -EIO, "an earlier " JOURNAL_FINISHES) : r;
     }
     f->unfinished = false;
-    r = remove_name(f); /* an incomplete journal may remain (J1) */
-    return whole ? err_sys(e, r, "cannot remove the journal beside the model") : 0;
+    r = remove_name(f); /* what was wiped may still be whole on the disk */
+    return whole || edits ? err_sys(e, r, "cannot remove the journal beside the model") : 0;
 }
 
 /* ---- crash recovery ---- */
