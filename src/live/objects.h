@@ -9,9 +9,10 @@
  * as with keys (state.h).
  *
  * A view that is open for writing has a draft: what was written to it, as extents over the tensor
- * as it is. Only one draft of a tensor at a time has bytes that are not accepted; those of a fresh
- * tensor all have. `epoch` counts how often bytes of the tensor's drafts were copied to be judged:
- * when a copy is accepted, extents of its epoch and older are dropped.
+ * as it is. Only one draft of a tensor at a time has bytes that are not accepted, but for those that
+ * nobody writes any more and that wait to be judged; those of a fresh tensor all have. `epoch` counts
+ * how often bytes of the tensor's drafts were copied to be judged: when a copy is accepted, extents
+ * of its epoch and older are dropped.
  */
 #ifndef LIVE_OBJECTS_H
 #define LIVE_OBJECTS_H

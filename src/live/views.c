@@ -158,6 +158,8 @@ static bool is_busy(struct live *l, struct object *o, enum tensor_view view)
         next = d->next;
         if (d->view == view || !(d->changed || d->dirty))
             continue;
+        if (!d->writers && d->judging) /* before what is written from now on */
+            continue;
         busy |= !draft_is_over(d);
         if (!draft_is_over(d))
             continue;
@@ -443,7 +445,9 @@ static int view_refused(struct live *l, const struct request *q, int r, const st
         return r;
     d->refused = max_u64(d->refused, q->round.epoch);
     d->lost.why = r;
-    if (view_is_text(d->view) && d->touched <= q->round.epoch)
+    if (q->last && d->touched <= q->round.epoch) /* who has it open did not write it */
+        drop_over(l, d);
+    else if (view_is_text(d->view) && d->touched <= q->round.epoch)
         d->why = *e;
     return object_refused(l, q->object, e);
 }
@@ -712,8 +716,8 @@ static void end_writing(struct live *l, struct view_draft *d)
         ask_or_tell(l, d, true);
     if (due && !asks)
         (void)object_refused(l, o, &never);
-    /* Who opens the view from now on begins anew, but for a header alone, which waits for the rest. */
-    if (asks ? d->size > d->npy.header : !d->judging)
+    /* Who opens the view before it is judged goes on with it. */
+    if (!asks && !d->judging)
         draft_reset(d);
 }
 

@@ -393,6 +393,14 @@ static const struct script scripts[] = {
      "open A /c/f32.npy rw trunc; npy A '2, 2' '1 2 3 0.5' fortran; flush A =ERANGE; open B "
      "/c/f32.npy rw; poke A 140 '4' =ESTALE; poke B 128 '65'; close B; close A =ERANGE",
      A B "c:I8:4=Axyz " Z},
+    {"who opens a view before what was stored there is judged goes on with it", "tensors close",
+     "open Z /z/raw w; write Z W; hold; & flush Z; held; open C /c/f32 w; poke C 0 '0.5'; release "
+     "C;"
+     "open C /c/f32 w; open A /a/raw w; write A X; release A; open F /a/f32 w; close F; open A "
+     "/a/raw rw;"
+     "read A Xbcdefgh; write A Y 1; go; wait; text /c/raw wxyz; refused /c '0.5'; close C; close A;"
+     "close Z",
+     "a:I8:8=XYcdefgh " B "c:I8:4=wxyz z:I8:20000=W.{19999} "},
     {"a refusal is over once what is stored is written again", "tensors",
      "put /a/raw abc =EINVAL; refused /a 'it has 3 of 8 bytes'; unsaved 'tensors/a: it has 3 of 8 "
      "bytes;'; put /a/raw abcdefgh; good /a"},
