@@ -776,7 +776,7 @@ static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e)
 {
-    uint64_t found;
+    uint64_t found = 0;
     int r = free_bytes(f, &found, e);
     return r < 0 ? r : edit_check_room(found, needed, what, e);
 }

@@ -846,8 +846,10 @@ static void start_truncate(struct state *s, unsigned c)
         wait_turn(s, (int)c, judged(s, f, false));
         return;
     }
-    if (k >= 0 && !writers(s, f, true)) /* a mere truncation of a number */
+    if (k >= 0 && !writers(s, f, true)) { /* a mere truncation of a number ends the draft */
         rewrite(s, f, CLEAN);
+        x->typed = 0;
+    }
     emit_done(s, (int)c, 0); /* those who write it bring it */
 }
 
