@@ -32,10 +32,6 @@ static const struct script scripts[] = {
      "gone /a; rmdir /a =ENOENT; rm /a =EISDIR; rmdir /b/raw =ENOTDIR; fsync; tfile " B C
      "; reopen; list / 'b c z'",
      B C},
-    {"raw bytes of the same length can be written", "tensors",
-     "put /a/raw ABCDEFGH; text /a/raw ABCDEFGH; fsync; tfile a:I8:8=ABCDEFGH " B C
-     "; put /a/raw abcdefgh; put /a/raw abc =EINVAL; refused /a 'it has 3 of 8 bytes';"
-     "text /a/raw abcdefgh; put /a/raw abcdefghi =EFBIG; text /a/raw abcdefgh"},
     {"dd writes some bytes in the middle", "tensors",
      "open A /a/raw rw; write A XY 2; read A abXYefgh; text /a/raw abXYefgh; values "
      "/a/f32 '97 98 99 100 101 102 103 104'; close A; values /a/f32 '97 98 88 89 101 102 103 104'; "
@@ -46,9 +42,6 @@ static const struct script scripts[] = {
      "floats /c/f32 '65 66 67 68'; text /c/raw ABCD; floats /c/f32 '65.5 66 67 68' =ERANGE;"
      "floats /c/f32 '65 66 67 128' =ERANGE; refused /c 'exactly as I8'; text /c/raw ABCD; fsync",
      A BA "9,8,7,6,5,4 c:I8:4=ABCD " Z},
-    {"a program writes some values of an .npy in place", "tensors",
-     "open A /b/f32.npy rw; poke A 128 '3 1'; poke A 148 '7'; close A; values /b/f32 '3 1 3 4 5 7'",
-     A BA "3,1,3,4,5,7 " C},
     {"echo changes a type or shape", "tensors",
      "put /b/type 'F16\n'; text /b/type 'F16\n'; values /b/f32 '1 2 3 4 5 6'; stat /b/raw 12; put "
      "/b/type F32; put /b/shape '6\n'; text /b/shape '6\n'; put /b/shape '5\n' =EINVAL; put "
