@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define SHORT_MAX 1000
@@ -422,6 +423,15 @@ static void keep(const struct faultsys *fs, int dir, const char *name, char kept
         kept[0] = '\0';
 }
 
+/* True if another handle has locked the file. */
+static bool has_lock(int dir, const char *name)
+{
+    const int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+    (void)close(fd);
+    return locked;
+}
+
 static int f_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
 {
     struct faultsys *fs = self(s);
@@ -431,6 +441,7 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
     note_name(s, dir, to);
     if (fails && !fs->done)
         return failed;
+    fs->loose |= has_lock(dir, to) && !has_lock(dir, from);
     if ((fs->no_exchange || fs->lacks.no_replace) && flags)
         return fails ? failed : -EINVAL;
     if (fs->lacks.no_rename)

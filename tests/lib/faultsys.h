@@ -77,8 +77,8 @@ struct faultsys {
     /* Returns how many of n bytes may be written at an offset, or an error. */
     ssize_t (*room)(int fd, uint64_t off, size_t n);
     unsigned created; /* files created */
-    /* A name was used unsafely: not relative to the directory's handle, through a link, or created
-     * although it existed. */
+    /* A name was used unsafely: not relative to the directory's handle, through a link, created
+     * although it existed, or taken from a locked file (C6) for one without a lock. */
     bool loose;
     /* For FAULT_POWER: */
     uint64_t seed;

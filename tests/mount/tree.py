@@ -198,6 +198,8 @@ class Tree(unittest.TestCase):
     def check_attributes(self):
         inodes = {}
         for folder, _, files in os.walk(self.at):
+            for entry in os.scandir(folder):
+                self.assertEqual(entry.inode(), os.lstat(entry.path).st_ino, entry.path)
             for name in [os.path.join(folder, file) for file in files] + [folder]:
                 status = os.lstat(name)
                 self.assertEqual(status.st_mtime_ns, self.stat.st_mtime_ns, name)

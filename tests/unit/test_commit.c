@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -383,45 +382,6 @@ TEST("if a probe's call fails, no file is left")
 }
 
 /* ---- the new file's lock, owner, mode and attributes ---- */
-
-/* C6. What a hook sees just before the new file takes the model's name. */
-struct guard {
-    const struct scene *s;
-    unsigned files, locked; /* files beside the model, and how many of them are locked */
-};
-
-static int guard_one(void *arg, const char *name)
-{
-    struct guard *w = arg;
-    if (strcmp(name, NAME) == 0)
-        return 0;
-    w->files++;
-    int fd = openat(w->s->x.dir, name, O_RDONLY | O_CLOEXEC);
-    w->locked += flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-    (void)close(fd);
-    return 0;
-}
-
-static void look_at_locks(void *arg)
-{
-    struct guard *w = arg;
-    (void)sys_libc.list(&sys_libc, w->s->x.dir, guard_one, w);
-}
-
-TEST("the new file is locked before it gets the name")
-{
-    for (int i = 0; i < 2; i++) {
-        CLEANUP(scene_end) struct scene s;
-        struct guard w = {.s = &s};
-        scene_begin(&s, EDIT_COPY, 10);
-        s.fs.no_exchange = i & 1;
-        s.fs.hook = look_at_locks;
-        s.fs.arg = &w;
-        s.fs.before = "rename";
-        CU_ASSERT_EQUAL(scene_commit(&s), 0);
-        CU_ASSERT_TRUE(w.files == 1 && w.locked == 1);
-    }
-}
 
 #define KEPT "user.kept"
 #define ADDED "user.added"

@@ -16,9 +16,8 @@
 #include "derive/stats.h"
 #include "derive/task.h"
 #include "derive/work.h"
-#include "quant/types.h"
-#include "soak.h"
 #include "quant/f16.h"
+#include "soak.h"
 
 /* ---- statistics ---- */
 
@@ -101,43 +100,6 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     put_u64(dims + 8, rows, false);
     *g = (struct gguf){.head = dims, .fmt = {.len_width = 8}};
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
-}
-
-/* Dead rows and columns, and the first of several equal maxima, are found whatever the length of
- * the stretches. */
-TEST("dead rows and columns, and the first of several equal maxima, are found")
-{
-    enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
-    static float x[N], room[STATS_STRETCH];
-    uint8_t dims[16];
-    struct gguf g;
-    struct gguf_tensor t = matrix(&g, dims, COLUMNS, ROWS);
-    for (int i = 0; i < N; i++) {
-        int row = i / COLUMNS, column = i % COLUMNS;
-        x[i] = row == 3 || row >= 48 || column == 0 || column == 70 ? 0 : (float)(i % 7 - 3);
-        x[i] = column == 11 && x[i] > 0 ? 0 : x[i]; /* negative values only */
-    }
-    x[7 * COLUMNS + 9] = x[9 * COLUMNS + 1] = -40;
-    x[5] = NAN; /* a NaN is not zero */
-    struct moments m = measured(x, N, 1000);
-    for (size_t stretch = 1; stretch <= STATS_STRETCH; stretch = 3 * stretch + 1) {
-        CLEANUP(buf_free) struct buf out = BUF_INIT;
-        struct spread s = {0};
-        struct alive a;
-        CU_ASSERT_EQUAL_FATAL(alive_begin(&a, &g, &t), 0);
-        for (size_t at = 0; at < N; at += stretch) {
-            size_t n = (size_t)min_u64(stretch, N - at);
-            memcpy(room, x + at, n * sizeof(*x));
-            spread_add(&s, &a, &m, room, at, n);
-        }
-        stats_text(&g, &t, &m, &s, &a, &out);
-        buf_char(&out, '\0');
-        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nabsmax_at     7 9 "));
-        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nbeyond_6_std  2 "));
-        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nzero_rows     3 "));
-        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nzero_columns  2 "));
-        alive_free(&a);
-    }
 }
 
 /* Return the bin of x by the definition of bins. */
@@ -229,45 +191,6 @@ TEST("the rows of a picture are contiguous and cover all values")
             at = end;
         }
         CU_ASSERT_EQUAL(at, p.n);
-    }
-}
-
-/* Return a pixel, computed row by row from the values of its block. */
-static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
-{
-    double sum = 0;
-    uint64_t n = 0;
-    for (uint64_t r = y * p->rows / p->height; r < (y + 1) * p->rows / p->height; r++)
-        for (uint64_t c = x * p->columns / p->width; c < (x + 1) * p->columns / p->width; c++, n++)
-            sum += (double)v[r * p->columns + c] * (double)v[r * p->columns + c];
-    return (float)sqrt(sum / (double)n);
-}
-
-/* All values are multiples of 1/256, so sums of their squares are exact in any order. */
-TEST("pixels have the mean squares of their values")
-{
-    enum { N = 9 << 20 };
-    const uint64_t columns[] = {N, N / 2, 1, 3, 4096, 4608, 9000};
-    float room[PICTURE_ROOM];
-    CLEANUP(free_it) float *v = malloc(N * sizeof(*v));
-    CLEANUP(free_it) uint8_t *stored = malloc(N * sizeof(*v));
-    uint64_t state = 3;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(v);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(stored);
-    for (size_t i = 0; i < N; i++) {
-        v[i] = (float)soak_draw(&state, 1 << 12) / 256;
-        put_u32(stored + 4 * i, f32_bits(v[i]), false);
-    }
-    for (size_t i = 0; i < 7; i++) {
-        struct picture p = picture_with(columns[i], N / columns[i]);
-        size_t pixels = (size_t)p.width * p.height, wrong = 0;
-        CLEANUP(free_it) float *pixel = calloc(pixels, sizeof(*pixel));
-        CU_ASSERT_PTR_NOT_NULL_FATAL(pixel);
-        for (uint64_t y = 0; y < p.height; y++)
-            picture_pixels(&p, quant_find(F32_ID), false, stored, y, room, pixel);
-        for (size_t at = 0; at < pixels; at++)
-            wrong += pixel[at] != pixel_of(&p, v, at / p.width, at % p.width);
-        CU_ASSERT_EQUAL(wrong, 0);
     }
 }
 

@@ -326,29 +326,6 @@ TEST("rows fit tensors whose dimensions match")
     }
 }
 
-TEST("files are opened, or refused with a reason")
-{
-    struct imatrix *m = NULL;
-    struct err e = {0};
-    char path[64];
-    struct buf b = BUF_INIT;
-    buf_uint(&b, 1, 4, false);
-    put_row(&b, "a", 2, 1, (const float[]){2});
-    const int fd = memfd_create("matrix", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL(write(fd, b.data, b.len), (ssize_t)b.len);
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    CU_ASSERT_EQUAL(imatrix_open("/no/such\x01/matrix", &m, &e), -ENOENT);
-    CU_ASSERT_EQUAL(imatrix_open("/tmp", &m, &e), -EISDIR);
-    CU_ASSERT_EQUAL(imatrix_open("/proc/self/exe", &m, &e), -EBADMSG);
-    CU_ASSERT_PTR_NULL(m);
-    CU_ASSERT_EQUAL_FATAL(imatrix_open(path, &m, &e), 0);
-    CU_ASSERT_EQUAL(m->n, 1);
-    CU_ASSERT_EQUAL(memcmp(m->path.data, path, m->path.len), 0);
-    imatrix_free(m);
-    buf_free(&b);
-    (void)close(fd);
-}
-
 /* Write a header of the given version with exactly this dict. */
 static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 {
@@ -484,29 +461,6 @@ TEST("a bad header is refused as soon as it is recognised")
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), -EINVAL);
     large[8] = 0xf4;
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), NPY_MORE);
-}
-
-/* Headers that we write can be read; their data begins at a multiple of 64. */
-TEST("a written header is read back")
-{
-    for (uint32_t n_dims = 0; n_dims <= NPY_MAX_DIMS; n_dims++) {
-        CLEANUP(buf_free) struct buf b = BUF_INIT;
-        struct buf measure = BUF_MEASURE;
-        const uint64_t dims[] = {4096, 3, 20000000000, 1};
-        struct npy npy = {0};
-        struct err e = {0};
-        buf_str(&b, "before");
-        size_t n = npy_header(&b, n_dims % 2 ? "<f4" : "<f2", n_dims, dims);
-        CU_ASSERT_EQUAL(npy_header(&measure, "<f4", n_dims, dims), n);
-        CU_ASSERT_EQUAL(n % 64, 0);
-        CU_ASSERT_EQUAL(b.len, 6 + n);
-        CU_ASSERT_EQUAL(npy_parse(b.data + 6, n, &npy, &e), 0);
-        CU_ASSERT_EQUAL(npy.header, n);
-        CU_ASSERT_EQUAL(npy.width, n_dims % 2 ? 4 : 2);
-        CU_ASSERT_EQUAL(npy.n_dims, n_dims ? n_dims : 1);
-        for (uint32_t i = 0; i < n_dims; i++)
-            CU_ASSERT_EQUAL(npy.dims[i], dims[i]);
-    }
 }
 
 /* ==== contents of tensors ==== */

@@ -409,52 +409,6 @@ TEST("rights are at most a second old")
     tree_close(t);
 }
 
-/* The node of a file of the whole belongs to one state of the model. */
-TEST("the node of a replaced file is stale")
-{
-    CLEANUP(drop_place) struct place p = new_place();
-    struct tree_file *f = NULL;
-    struct tree_entry e;
-    struct tree *t = image_tree(p.model, &plain);
-    const struct tree_image m = {.t = t};
-    CU_ASSERT_EQUAL(tree_lookup(t, INO_ROOT, "model.gguf", &e), 0);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
-    CU_ASSERT_EQUAL(tree_open_file(t, e.node, O_RDONLY, &f), -ESTALE);
-    CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), e.node);
-    tree_forget(t, e.node, 1);
-    end(t);
-}
-
-TEST("a tree that is ending computes nothing")
-{
-    char bytes[10];
-    CLEANUP(drop_place) struct place p = new_place();
-    struct tree *t = image_tree(p.model, &plain);
-    const struct tree_image m = {.t = t};
-    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 0, 10, bytes), 10);
-    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 1 << 20, 10, bytes), 0);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
-    tree_stop(t);
-    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 0, 10, bytes), -EINTR);
-    CU_ASSERT_EQUAL(image_bytes(&m, "hashes", 0, 10, bytes), -EINTR);
-    end(t);
-}
-
-TEST("a backup is named")
-{
-    CLEANUP(drop_place) struct place p = new_place();
-    struct tree_options o = plain;
-    o.backup = ".bak";
-    struct tree *t = image_tree(p.model, &o);
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    tree_backup(t, &out);
-    CU_ASSERT_EQUAL(out.len, 0);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
-    tree_backup(t, &out);
-    CU_ASSERT_TRUE(out.len > 0 && memcmp(out.data, NAME ".bak", 14) == 0);
-    end(t);
-}
-
 /* ---- models that no edit could have made ---- */
 
 /* Make a model with unusual values and this alignment. */

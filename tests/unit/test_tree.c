@@ -158,76 +158,6 @@ TEST("a model without keys and tensors is shown")
 
 /* ---- attributes ---- */
 
-/* What a walk through the whole tree has found. */
-struct seen {
-    uint64_t ino[256];
-    size_t n;
-    size_t files;
-};
-
-static void check_file(const struct tree_image *m, const struct tree_entry *e)
-{
-    struct tree_file *f;
-    size_t size = (size_t)e->attr.st_size;
-    struct reply r = {.scratch = malloc(size + 1)};
-    CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, e->node, O_RDONLY, &f), 0);
-    CU_ASSERT_EQUAL(tree_read(f, 0, size + 1, &r), 0);
-    CU_ASSERT_EQUAL(r.len, size);
-    tree_reply_done(&r);
-    CU_ASSERT_EQUAL(e->attr.st_nlink, 1);
-    CU_ASSERT_TRUE(e->attr.st_blocks * 512 >= e->attr.st_size);
-    CU_ASSERT_EQUAL(e->attr.st_mode & 0111, 0);
-    tree_release(f);
-    free(r.scratch);
-}
-
-static bool same(const struct tree_entry *a, const struct tree_entry *b)
-{
-    const struct stat *x = &a->attr, *y = &b->attr;
-    return a->node == b->node && a->name_for == b->name_for && x->st_ino == y->st_ino &&
-           x->st_mode == y->st_mode && x->st_nlink == y->st_nlink && x->st_size == y->st_size &&
-           x->st_uid == y->st_uid && x->st_gid == y->st_gid;
-}
-
-/* Check that each entry can be looked up, has the same attributes however they are read, and has
- * its own inode number. */
-static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
-{
-    char name[TREE_NAME_MAX + 1];
-    struct tree_entry e, found, got;
-    uint64_t cookie = 2;
-    while (image_readdir(m, dir, &cookie, true, name, &e) > 0) {
-        CU_ASSERT_EQUAL(tree_lookup(m->t, dir, name, &found), 0);
-        /* Listings do not determine the sizes of whole-model files. */
-        if (ino_node(found.node).kind == NODE_WHOLE) {
-            CU_ASSERT_EQUAL(e.node, 0);
-            CU_ASSERT_EQUAL(e.attr.st_ino, found.attr.st_ino);
-            e = found;
-        }
-        CU_ASSERT_EQUAL(tree_getattr(m->t, e.node, NULL, &got), 0);
-        CU_ASSERT_TRUE(same(&e, &found));
-        CU_ASSERT_TRUE(same(&e, &got));
-        for (size_t i = 0; i < s->n; i++)
-            CU_ASSERT_NOT_EQUAL(s->ino[i], e.attr.st_ino);
-        s->ino[s->n++] = e.attr.st_ino;
-        s->files += S_ISREG(e.attr.st_mode);
-        if (S_ISDIR(e.attr.st_mode))
-            walk(m, e.node, s);
-        else
-            check_file(m, &e);
-    }
-    CU_ASSERT_EQUAL(tree_getattr(m->t, dir, NULL, &got), 0);
-    CU_ASSERT_EQUAL(got.attr.st_nlink, 1);
-}
-
-TEST("sizes are exact, and inode numbers are unique")
-{
-    CLEANUP(image_close) struct tree_image m = model();
-    struct seen s = {.ino = {INO_ROOT}, .n = 1};
-    walk(&m, INO_ROOT, &s);
-    CU_ASSERT_EQUAL(s.files, 8 + 7 + 5 * 6 + 4);
-}
-
 TEST("modes, owner and times come from the model or from options")
 {
     static const struct {
@@ -577,33 +507,6 @@ TEST("tensor files can be read from every offset in both byte orders")
     CU_ASSERT_TRUE(n[0] > 200 && n[0] == n[1] && memcmp(views[0], views[1], n[0]) == 0);
     free(views[0]);
     free(views[1]);
-}
-
-/* Build a model whose reserve has this many spaces; -1: none. */
-static void build_spaced(struct build *b, bool big, int spaces)
-{
-    char reserve[200];
-    *b = build_of(3, big);
-    build_str(b, "general.architecture", "test");
-    memset(reserve, ' ', sizeof(reserve));
-    if (spaces >= 0)
-        build_str_n(b, "ggufs.reserve", reserve, (size_t)spaces);
-    build_u32(b, "test.block_count", 7);
-    build_tensor(b, "t", I8, (uint64_t[]){9}, 1, "123456789", 9);
-}
-
-TEST("model.gguf omits the reserve")
-{
-    for (int spaces = 0; spaces < 140; spaces++) {
-        struct build b;
-        size_t n, size;
-        build_spaced(&b, spaces % 2, -1);
-        CLEANUP(free_it) uint8_t *want = build_finish(&b, &n);
-        build_spaced(&b, spaces % 2, spaces);
-        CLEANUP(image_close) struct tree_image m = image_open(&b, &plain);
-        CLEANUP(free_it) char *got = image_text(&m, "model.gguf", &size);
-        CU_ASSERT_TRUE(size == n && memcmp(got, want, n) == 0);
-    }
 }
 
 /* A long name shifts only its own line. Bytes of names are escaped unless they are printable
