@@ -174,6 +174,7 @@ static int undo_file(const char *operand, uint64_t number, struct buf *said, str
     const struct tree_options o = {.commit = LIVE_COMMIT_CLOSE,
                                    .reserve = EDIT_RESERVE_AUTO,
                                    .history = HISTORY_KEEP,
+                                   .edit_hash_names = true, /* such an edit was allowed */
                                    .wait = holder_wait,
                                    .wait_arg = &holder,
                                    .log = {.line = print_warning}};

@@ -52,7 +52,7 @@ static void add_refused(const struct live *l, bool fresh, const struct notes *ou
 static void add_pending(const struct live *l, const struct notes *to)
 {
     CLEANUP(buf_free) struct buf pending = BUF_INIT;
-    overlay_notes(l, &pending);
+    overlay_notes(l, true, &pending);
     const char *at = buf_text(&pending), *end = buf_text_end(&pending);
     for (; at && at < end; at += strlen(at) + 1)
         buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, l->trouble.code ? ": " : "",
@@ -270,6 +270,11 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     struct history_pick p = HISTORY_PICK_INIT;
     bool done;
     int r = overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, e);
+    if ((r == -ENOSPC || r == -EDQUOT) && !q->number && l->n_gone) {
+        names_spare_all(l, e);
+        (void)snprintf(l->undo, sizeof(l->undo), "removals that had no room are taken back");
+        return 0;
+    }
     if (r < 0)
         return err_prefix(e, r, "edits before it could not be written");
     lock_drop(&l->lock); /* only this thread changes the state on disk */

@@ -278,9 +278,9 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
     struct name *from = q->from, *to = q->to;
     const bool key = from->key;
     /* If a signal ended the wait, either name may have changed since: the new one may have been
-     * removed, or have a file, which its writers must not lose. */
+     * removed, or its file may have writers, who must not lose it. */
     const bool moved = f->name != from;
-    const bool taken = !q->wait && (to->file || to->gone || to->backup);
+    const bool taken = !q->wait && ((to->file && to->file->writers) || to->gone || to->backup);
     if (r < 0 && !q->done)
         return name_refused(l, from->file && !value_is_stored(l, to) ? from : to, e);
     if (key && !q->changed) {

@@ -119,7 +119,7 @@ int overlay_freshen(struct live *l, struct err *e)
 
 /* ---- what the log says ---- */
 
-void overlay_notes(const struct live *l, struct buf *out)
+void overlay_notes(const struct live *l, bool gone, struct buf *out)
 {
     char shown[SHOW_MAX];
     struct edit_tensor t;
@@ -131,10 +131,11 @@ void overlay_notes(const struct live *l, struct buf *out)
         edit_describe(&l->pending, s, out);
         buf_char(out, '\0');
     }
-    for (const struct name *x = l->first; x && l->n_gone; x = x->next)
+    for (const struct name *x = l->first; gone && x && l->n_gone; x = x->next)
         if (x->gone && edit_find(&l->pending, x->key, x->key_len, &(const struct edit_slot *){0}))
             buf_printf(out, IN_KEYS "%s: removed%c", show(shown, x->key, x->key_len), '\0');
-    for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
+    for (struct link *k = NULL;
+         gone && l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
         if (o->gone && edit_tensor_numbered(&l->pending, o->number, &t))
             buf_printf(out, IN_TENSORS "%s: removed%c", show(shown, t.name, t.name_len), '\0');
@@ -149,12 +150,11 @@ void overlay_notes(const struct live *l, struct buf *out)
 struct accept {
     struct live *l;
     struct edit_plan p;
-    bool write; /* write it now */
-    bool sure;  /* however long that takes */
-    bool one;   /* for one edit, rather than all that is pending */
-    bool mixed; /* with removals */
-    bool taken; /* removals were planned, and are taken out again */
-    bool tried; /* the write began */
+    bool write;         /* write it now */
+    bool sure;          /* however long that takes */
+    bool mixed;         /* with removals */
+    struct err no_room; /* why removals are not in the plan, if for want of room */
+    bool tried;         /* the write began */
     struct edit_result result;
     long long begun, reported; /* ms */
     struct buf notes;          /* what it does, for the log */
@@ -306,7 +306,8 @@ static int plan(struct live *l, struct accept *a, struct err *e)
 }
 
 /* Plan what is pending with the removals, which are written if it is written now. If they alone
- * prevent that (relayout=inplace), they are taken back; if they need more room, one edit goes without them. */
+ * prevent that (relayout=inplace), they are taken back; if they need more room, what else is pending goes
+ * without them. */
 static int plan_removals(struct live *l, struct accept *a, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
@@ -314,16 +315,17 @@ static int plan_removals(struct live *l, struct accept *a, struct err *e)
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = plan(l, a, e);
-    const bool out = r == -EOPNOTSUPP || (a->one && (r == -ENOSPC || r == -EDQUOT));
+    const bool room = r == -ENOSPC || r == -EDQUOT, out = r == -EOPNOTSUPP || room;
     if (!a->mixed || (r == 0 ? a->write : !out))
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = false;
-    a->taken = true;
     const struct err why = *e;
     const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
     r = alone ? r : plan(l, a, e);
-    if (failed && why.code == -EOPNOTSUPP && (alone || r == 0))
+    if (room)
+        a->no_room = why;
+    else if (failed && (alone || r == 0))
         names_spare_all(l, &why);
     return r;
 }
@@ -334,7 +336,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     bool astray = l->astray;
     newest_touch(l->newest);
     if (a->write)
-        overlay_notes(l, &a->notes);
+        overlay_notes(l, false, &a->notes);
     lock_drop(&l->lock);
     int r = make_state(l, &l->disk, l->state, &a->p, &g, e);
     *done = r == 0 && !a->write;
@@ -385,7 +387,6 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
              (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !l->queue.removes ||
                                    !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
-    a.one = when == WHEN_MODE;
     if (empty)
         return a.write ? finish_last(l, e) : 0;
     l->busy = true;
@@ -395,9 +396,11 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
-    if (*done && !a.taken)
-        return r;
     names_spare_all(l, NULL);
+    if (*done && when == WHEN_NOW && a.no_room.code) { /* 0 would say that all is written */
+        *e = a.no_room;
+        return e->code;
+    }
     if (*done)
         return r;
     edit_undo(&l->pending, mark);

@@ -81,6 +81,7 @@ static void serve_request(struct live *l, struct request *q)
     if (w)
         w->done(w, r);
     overlay_retire(l);
+    logs_rest(&l->logs);
     lock_take(&l->lock);
 }
 

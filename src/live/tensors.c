@@ -154,7 +154,7 @@ void tensors_removed(struct live *l)
 
 static void fresh_remove(struct live *l, struct object *o);
 
-int live_tensor_remove(struct live *l, const char *file)
+static int remove_tensor(struct live *l, const char *file)
 {
     const struct err last = {.code = -EPERM,
                              .msg = "nothing was removed: the model would have no tensor left"};
@@ -190,7 +190,14 @@ int live_tensor_remove(struct live *l, const char *file)
     return 0;
 }
 
-int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view)
+int live_tensor_remove(struct live *l, const char *file)
+{
+    const int r = remove_tensor(l, file);
+    logs_rest(&l->logs);
+    return r;
+}
+
+static int unlink_view(struct live *l, uint32_t number, enum tensor_view view)
 {
     const uint32_t bit = (uint32_t)1 << view;
     LOCKED(&l->lock);
@@ -208,6 +215,13 @@ int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view)
     draft_reap(l, d);
     object_touch(l, o); /* this view may have prevented the tensor from being added */
     return 0;
+}
+
+int live_view_unlink(struct live *l, uint32_t number, enum tensor_view view)
+{
+    const int r = unlink_view(l, number, view);
+    logs_rest(&l->logs);
+    return r;
 }
 
 /* ---- new tensors ---- */

@@ -335,6 +335,23 @@ static int begin_write(struct live *l, struct live_view *h, bool anew, struct te
     return 0;
 }
 
+/* Check the text of a new tensor's `type` or `shape`. Drops and retakes the lock. */
+static int check_new_text(struct live *l, struct view_draft *d)
+{
+    CLEANUP(tensor_round_free)
+    struct tensor_round round = {.view = d->view, .size = d->size};
+    struct tensor_edit none;
+    struct err e = {0};
+    int r = extents_copy(&d->written, 0, UINT64_MAX, &round.written);
+    lock_drop(&l->lock);
+    r = r < 0 ? err_sys(&e, r, "cannot read what was written")
+              : tensor_judge(&round, &(struct tensor_base){0}, &l->logs, NULL, &none, &e);
+    lock_take(&l->lock);
+    if (r < 0)
+        d->why = e;
+    return r < 0 ? object_refused(l, d->object, &e) : 0;
+}
+
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w)
 {
@@ -357,8 +374,10 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     }
     if (r < 0) /* the kernel may have them in its pages */
         h->o->cold |= (uint32_t)1 << d->view;
-    if (r > 0)
-        r = begun && w && !h->o->fresh ? ask(l, d, WHEN_MODE, false, w) : 0;
+    if (r > 0 && begun && h->o->fresh)
+        r = check_new_text(l, d); /* shells hear of it here, but not at close(2) */
+    else if (r > 0)
+        r = begun && w ? ask(l, d, WHEN_MODE, false, w) : 0;
     lock_drop(&l->lock);
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, &e) : r;
@@ -523,23 +542,6 @@ void views_added(struct live *l, struct object *o)
         draft_leave(l, d);
         next = o->drafts; /* the lock was dropped */
     }
-}
-
-/* Check the text of a new tensor's `type` or `shape`. Drops and retakes the lock. */
-static int check_new_text(struct live *l, struct view_draft *d)
-{
-    CLEANUP(tensor_round_free)
-    struct tensor_round round = {.view = d->view, .size = d->size};
-    struct tensor_edit none;
-    struct err e = {0};
-    int r = extents_copy(&d->written, 0, UINT64_MAX, &round.written);
-    lock_drop(&l->lock);
-    r = r < 0 ? err_sys(&e, r, "cannot read what was written")
-              : tensor_judge(&round, &(struct tensor_base){0}, &l->logs, NULL, &none, &e);
-    lock_take(&l->lock);
-    if (r < 0)
-        d->why = e;
-    return r < 0 ? object_refused(l, d->object, &e) : 0;
 }
 
 /* ---- open ---- */

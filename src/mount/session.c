@@ -197,9 +197,10 @@ static void *watch_signals(void *arg)
             leave_idle(s);
     if (atomic_load(&s->looped))
         return NULL;
+    shelf_abandon(s->m.shelf); /* first: of what is refused from now on, no part is an edit */
     atomic_store(&s->m.ending, true);
-    shelf_stop(s->m.shelf, true);
     (void)write_all(s); /* what cannot be written is logged at the end */
+    shelf_stop(s->m.shelf);
     end_loop(s);
     return NULL;
 }
@@ -259,7 +260,9 @@ static int serve_mount(struct session *s, struct err *e)
     thread_join(&s->watch);
     /* the connection has ended although it is mounted: umount -f while programs have files open */
     const bool cut_off = s->m.dev && device_there(s) == s->m.dev;
-    shelf_stop(s->m.shelf, atomic_load(&s->m.ending) || r < 0 || cut_off);
+    if (atomic_load(&s->m.ending) || r < 0 || cut_off)
+        shelf_abandon(s->m.shelf);
+    shelf_stop(s->m.shelf);
     handles_end(&s->m.handles);
     const int lost = shelf_finish(s->m.shelf);
     if (lost < 0 && r == 0)

@@ -220,22 +220,33 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 {
     CLEANUP(slot_leave) struct use u;
     int r = enter(s, node, &u);
-    if (r == 0 && is_root(&u))
+    if (r == 0 && u.own &&
+        !place_is_model(u.slot->is.kind)) /* the root, or a directory of models */
         return shelf_sync(s, w);
     /* a model that is not open has nothing to write */
     return r < 0 || !u.tree ? r : tree_fsyncdir(u.tree, w);
 }
 
-static void stop_use(const struct use *u, void *abandon)
+static void abandon_use(const struct use *u, void *none)
 {
-    tree_stop(u->tree);
-    if (*(const bool *)abandon)
-        live_abandon(tree_live(u->tree));
+    (void)none;
+    live_abandon(tree_live(u->tree));
 }
 
-void shelf_stop(struct shelf *s, bool abandon)
+static void stop_use(const struct use *u, void *none)
 {
-    each_use(s, stop_use, &abandon);
+    (void)none;
+    tree_stop(u->tree);
+}
+
+void shelf_abandon(struct shelf *s)
+{
+    each_use(s, abandon_use, NULL);
+}
+
+void shelf_stop(struct shelf *s)
+{
+    each_use(s, stop_use, NULL);
 }
 
 static void interrupt_use(const struct use *u, void *request)

@@ -43,12 +43,12 @@ int shelf_finish(struct shelf *s);
 /* Write the accepted edits of all models at the same time. May return LIVE_PARKED; the result is 0, or
  * -errno if an edit could not be written. */
 int shelf_sync(struct shelf *s, struct live_wait *w);
-/* Sync a directory: write the accepted edits of its model or, for the root of a directory of models,
- * of all models. May return LIVE_PARKED. */
+/* Sync a directory: write the accepted edits of its model or, for a directory of models, of all models.
+ * May return LIVE_PARKED. */
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
-/* Call tree_stop() and, with `abandon`, live_abandon() for each open tree. This must come before
- * shelf_finish(). */
-void shelf_stop(struct shelf *s, bool abandon);
+/* Call live_abandon(), or tree_stop(), for each open tree. This must come before shelf_finish(). */
+void shelf_abandon(struct shelf *s);
+void shelf_stop(struct shelf *s);
 void shelf_close(struct shelf *s);
 
 bool shelf_writable(const struct shelf *s);

@@ -199,8 +199,9 @@ int node_entry(struct tree *t, const struct node *n, struct tree_entry *ret)
     struct live_attr a = {0};
     const struct live_folder folder = tensors_facts(t, n);
     /* what no view need have: a new tensor, and what is being written */
-    const bool pending = tensors_draft_size(t, n, &a.size) || folder.making;
+    const bool draft = tensors_draft_size(t, n, &a.size);
     int r = tree_view_of(t, n, &v); /* only now: what was pending a moment ago is in it */
+    const bool pending = draft || (folder.making && r == 0 && !node_tensor(v.snap, n));
     if (r == 0 && !pending)
         r = node_check(t, v.snap, n);
     if (r == 0 && !pending)

@@ -104,24 +104,12 @@ static void view_head(const struct about *a, struct buf *out)
     tensor_view_head(&b, view_of(a), out);
 }
 
-/* Only the views behind a NumPy header have a head here. */
 static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    CLEANUP(buf_free) struct buf head = BUF_INIT;
-    view_head(a, &head);
-    const size_t first = (size_t)within_u64(off, n, head.len);
-    if (buf_error(&head))
-        return buf_error(&head);
-    if (first)
-        reply_copy(r, head.data + off, first);
-    if (first == n)
-        return 0;
-    off += first - head.len;
-    n -= first;
-    if (!a->decodes)
-        return reply_stored(a, off, n, r);
-    return form_read(a->row->form, a->v->snap->gguf, a->v->store,
-                     snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);
+    const struct tensor_base b = base_of(a);
+    return a->decodes || tensor_views[view_of(a)].npy
+               ? tensor_view_read(&b, view_of(a), off, reply_room(r, n), n)
+               : reply_stored(a, off, n, r);
 }
 
 static uint64_t model_size(const struct about *a)

@@ -1027,6 +1027,11 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     if (q.kind == WRITE_ALL && o->tensors) /* a new tensor could not be added */
         emit_done(&before, q.caller, NO_TENSOR);
     end_edit(&s, &q, why, other);
+    if (!why && q.now && o->fails && (s.now.gone || o->tensors)) { /* no room for a removal alone */
+        struct state t = s;
+        on_disk(&t, 0);
+        emit_done(&t, q.caller, FAULT);
+    }
     if (!why && writes)
         on_disk(&s, q.now ? q.gone : 0);
     else if (!why && q.now)

@@ -222,6 +222,9 @@ static const struct script scripts[] = {
      "put a.name two; fsync; text /n/raw 12; put /n/raw 34; open A /m/f32 w; poke A 0 6; close A;"
      "mv /n /k; mv /m /l; put /l/type F16; text /k/raw 34; values /l/f32 6; rmdir /k; fsync",
      A B C "l:F16:1=2 "},
+    {"a wrong type or shape of a new tensor is refused by the write of its line", "tensors",
+     "mkdir /n; open A /n/type w creat; write A 'Q9\n' =EINVAL; close A =EINVAL; refused /n 'not a "
+     "type';open A /n/shape w creat; write A '0 64\n' =EINVAL; close A =EINVAL; rmdir /n"},
     /* ---- files that are not closed ---- */
     {"what no close has judged is dropped at the end of the mount", "tensors",
      "open A /a/raw w; write A X; open B /b/type w; mkdir /n; put /n/type I8; put /n/shape 4;"
