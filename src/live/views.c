@@ -331,7 +331,9 @@ static int begin_write(struct live *l, struct live_view *h, bool anew, struct te
     }
     if (h->opened <= d->outdated)
         return object_refused(l, h->o, &old);
-    touch(h); /* before the write: nobody may take the draft for over meanwhile */
+    if (!anew && h->wrote > d->lost.after && h->wrote <= d->lost.upto)
+        return d->lost.why; /* what it wrote before is gone, so this alone would be half of it */
+    touch(h);               /* before the write: nobody may take the draft for over meanwhile */
     return 0;
 }
 
