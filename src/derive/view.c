@@ -154,7 +154,7 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
     uint64_t dims[TENSOR_MAX_DIMS] = {1}, elements = 1; /* in NumPy's order */
     uint32_t n_dims = 0;
     const uint8_t *line;
-    struct integer v;
+    struct integer v = {0};
     size_t len;
     int r = take_line(text, n, &line, &len, e);
     if (r < 0)
