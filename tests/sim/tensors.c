@@ -409,15 +409,17 @@ static int write_token(struct program *p, struct handle *h, unsigned token, bool
     e->part[OF_LOW] = (uint8_t)token;
     if (!half)
         e->part[OF_HIGH] = (uint8_t)token;
-    /* half an F32, written by another program, has the size of an F16 */
-    if (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened)
+    /* half an F32, written by another program, has the size of an F16 until it is judged */
+    const bool half_one = h->kind == RAW && !may_see(k->w, h->tensor, OF_TYPE, 1 + form, false,
+                                                     OPENED, h->opened, e->begin);
+    if (half_one || (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened))
         e->part[OF_LOW] = e->part[OF_HIGH] = ANYTHING;
     const int r = KERNEL_CALL(p, tree_write(h->f, 0, bytes, n, &p->wait));
     e->end = tensors_now(k->w);
     if (r < 0)
         e->refused = e->end;
     h->failed |= r < 0;
-    h->is_short &= half || r < 0;
+    h->is_short = half_one || (h->is_short && (half || r < 0));
     lock_drop(&h->o->lock);
     check_error(p, "write", h->tensor, r, is_lonely(k, h->tensor, h));
     return r;
