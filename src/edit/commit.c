@@ -622,10 +622,10 @@ static void adopt(struct edit_file *f, struct temp *t, int *old)
 }
 
 /* Leaves the new file in place. f keeps its old file open. */
-static void let_go(const struct edit_file *f, struct temp *t)
+static void let_go(struct edit_file *f, struct temp *t)
 {
     sys_close(f->sys, &t->fd);
-    *t = TEMP_INIT;
+    f->unsynced = true;
 }
 
 /*
@@ -728,7 +728,7 @@ static int temp_name(const struct edit_file *f, struct temp *t, const char *name
     int r = f->sys->rename(f->sys, f->dir, t->name, name, 0);
     if (r < 0)
         return err_sys(e, r, "cannot rename a file to %s", show(shown, name, strlen(name)));
-    let_go(f, t);
+    sys_close(f->sys, &t->fd);
     return sync_folder(f, e);
 }
 
@@ -938,9 +938,11 @@ int edit_settle(struct edit_file *f, struct err *e)
 {
     enum journal_state found;
     int r = f->unsynced ? sync_folder(f, e) : 0;
-    f->unsynced = r < 0;
     if (r == 0)
         r = edit_file_fresh(f, e);
+    if (r < 0 && f->unsynced)
+        return err_prefix(e, r, "after a failed edit");
+    f->unsynced = false;
     return r == 0 ? journal_settle(f, true, &found, e) : r;
 }
 

@@ -85,7 +85,8 @@ struct edit_file {
     bool backed;             /* the backup has been made */
     /* The journal holds an edit that could not be written to the model (C4). */
     bool unfinished;
-    /* An edit was taken back, but the directory could not be synced: the next commit begins with that. */
+    /* An edit was taken back, but the directory could not be synced, or the new file stayed (C4): the next
+     * commit begins with that. */
     bool unsynced;
 };
 

@@ -57,7 +57,7 @@ static void add_pending(const struct live *l, const struct notes *to)
     for (; at && at < end; at += strlen(at) + 1)
         buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, l->trouble.code ? ": " : "",
                    l->trouble.msg);
-    if ((l->unfinished || l->unsynced) && pending.len == 0) /* its keys are not known any more */
+    if (l->unsettled && pending.len == 0) /* its keys are not known any more */
         add_note(to, "", "the last edit", l->trouble.msg);
 }
 
@@ -74,17 +74,16 @@ static void add_lost(const struct live *l, const struct notes *out)
     add_pending(l, out);
 }
 
-void live_notes(struct live *l, unsigned kinds, const char *before, struct buf *out)
+void live_notes(struct live *l, bool lost, const char *before, struct buf *out)
 {
     const struct notes to = {before, out};
     LOCKED(&l->lock);
     views_expire(l, false);
-    if (kinds & NOTES_REFUSED)
-        add_refused(l, !(kinds & NOTES_LOST), &to);
-    if (kinds & NOTES_TROUBLE && l->trouble.code)
-        add_pending(l, &to);
-    if (kinds & NOTES_LOST)
+    add_refused(l, !lost, &to);
+    if (lost)
         add_lost(l, &to);
+    else if (l->trouble.code)
+        add_pending(l, &to);
 }
 
 /* ---- beginning and end ---- */
@@ -150,11 +149,6 @@ int live_finish(struct live *l)
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     LOCKED(&l->lock);
     l->started = false;
-    if (overlay_is_pending(l) && !l->trouble.code) { /* live_hurry() had no memory or no thread */
-        struct err e = {0};
-        bool done;
-        (void)overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, &e);
-    }
     views_expire(l, true);
     add_lost(l, &(struct notes){"not saved: ", &notes});
     buf_char(&notes, '\0');
@@ -206,7 +200,7 @@ struct live_counts live_count(struct live *l)
     LOCKED(&l->lock);
     views_expire(l, false);
     return (struct live_counts){.pending = edit_change_count(&l->pending) + l->n_gone +
-                                           l->tensors.n_gone + l->unfinished,
+                                           l->tensors.n_gone + l->unsettled,
                                 .refused = l->n_errors,
                                 .changed = e.code == -ESTALE};
 }
@@ -225,45 +219,6 @@ bool live_idle(struct live *l)
 
 /* ---- undo ---- */
 
-/* Translate an error about the history's directory that would be mistaken for one about the request
- * itself. */
-static int of_folder(int r)
-{
-    return r == -EPERM || r == -EACCES || r == -EROFS ? -EIO : r;
-}
-
-/* Note the names of the keys that an undo changes, in q->text. */
-static int note_names(const struct live *l, struct request *q, struct err *e)
-{
-    char text[TREE_NAME_MAX + 1];
-    for (size_t i = 0; i < l->pending.n; i++) {
-        const struct edit_slot *s = l->pending.slot[i];
-        (void)name_encode(s->name, s->name_len, text);
-        if (s->gone || s->value) /* else it only moves */
-            buf_add(&q->text, text, strlen(text) + 1);
-    }
-    return buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the keys") : 0;
-}
-
-static int restore_keys(struct live *l, struct request *q, const struct history_pick *p,
-                        struct err *e)
-{
-    const size_t mark = edit_mark(&l->pending);
-    int r = edit_restore(&l->pending, p->keys, e);
-    if (r < 0)
-        return r;
-    (void)snprintf(l->undo, sizeof(l->undo), "%.*s", (int)p->said.len, buf_text(&p->said));
-    if (edit_keys_id(p->keys) == edit_keys_id(l->pending.on.g)) {
-        edit_undo(&l->pending, mark);
-        return 0;
-    }
-    r = note_names(l, q, e);
-    if (r < 0)
-        return r;
-    l->restores = p->state;
-    return 1;
-}
-
 /* Write what is pending, which belongs to the state before, and bring the keys of the state back. */
 static int accept_undo(struct live *l, struct request *q, struct err *e)
 {
@@ -278,12 +233,25 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     if (r < 0)
         return err_prefix(e, r, "edits before it could not be written");
     lock_drop(&l->lock); /* only this thread changes the state on disk */
-    r = of_folder(history_pick(l->history, q->number, snapshot_own(l->disk.snap), &p, e));
+    r = history_pick(l->history, q->number, snapshot_own(l->disk.snap), &p, e);
     lock_take(&l->lock);
     if (r == 0)
-        r = restore_keys(l, q, &p, e);
+        r = edit_restore(&l->pending, p.keys, e);
+    if (r == 0) {
+        (void)snprintf(l->undo, sizeof(l->undo), "%.*s", (int)p.said.len, buf_text(&p.said));
+        l->restores = p.state;
+    }
     history_pick_free(&p);
-    return r;
+    return r < 0 ? r : !edit_change_is_empty(&l->pending);
+}
+
+/* True if the last edit, which was written, changed this key. */
+static bool has_changed(const struct live *l, const struct name *x)
+{
+    const struct gguf *was = l->old[0].snap->gguf, *is = l->state->gguf;
+    const uint32_t a = gguf_find_key(was, x->key, x->key_len);
+    const uint32_t b = gguf_find_key(is, x->key, x->key_len);
+    return a == UINT32_MAX || b == UINT32_MAX ? a != b : !gguf_same_value(was, a, is, b);
 }
 
 static int undone(struct live *l, struct request *q, int r, const struct err *e)
@@ -293,10 +261,9 @@ static int undone(struct live *l, struct request *q, int r, const struct err *e)
         (void)snprintf(l->undo, sizeof(l->undo), "%s", e->msg);
     if (r < 0 && !q->done)
         return r;
-    const char *at = buf_text(&q->text), *end = buf_text_end(&q->text);
-    for (; at && at < end && q->changed; at += strlen(at) + 1) {
-        struct name *x = name_find(l, at);
-        if (!x)
+    for (struct name *x = l->first, *next; x && q->changed; x = next) {
+        next = x->next;
+        if (!x->key || !has_changed(l, x))
             continue;
         x->mtime = when_date();
         name_set_error(l, x, NULL);

@@ -84,13 +84,10 @@ void live_interrupt(struct live *l, const void *request);
 
 /* ---- what did not reach the file ---- */
 
-enum live_notes {
-    NOTES_REFUSED = 1, /* each file whose last write was refused */
-    NOTES_TROUBLE = 2, /* each pending edit, if the last attempt to write them failed */
-    NOTES_LOST = 4,    /* after live_finish(): everything that was not written */
-};
-/* Add lines of these kinds: `before`, a path in the model, ": ", and the reason. */
-void live_notes(struct live *l, unsigned kinds, const char *before, struct buf *out);
+/* Add a line for each file whose last write was refused, and for each pending edit if the last attempt
+ * to write them failed; lost: after live_finish(), for everything that was not written. A line has
+ * `before`, a path in the model, ": ", and the reason. */
+void live_notes(struct live *l, bool lost, const char *before, struct buf *out);
 
 /* ---- the newest state ---- */
 

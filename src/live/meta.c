@@ -82,13 +82,9 @@ struct file *file_known(const struct live *l, uint32_t number)
     return (struct file *)i;
 }
 
-/* A key whose number another file has (vim's backup) needs its name to have one of its own. */
 void name_reap(struct live *l, struct name *x)
 {
-    const bool told = x->key && value_is_stored(l, x) &&
-                      (x->mtime.tv_sec || file_known(l, x->ino) ||
-                       x->ino != gguf_find_key(l->born, x->key, x->key_len));
-    if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !told)
+    if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !value_is_stored(l, x))
         name_free(l, x);
 }
 
@@ -179,12 +175,6 @@ static struct name *name_look(struct live *l, const char *text, int *why)
 struct name *file_key(const struct file *f)
 {
     return f->name && f->name->key ? f->name : NULL;
-}
-
-struct name *key_meant(const struct file *f)
-{
-    struct name *x = file_key(f);
-    return x ? x : f->backs;
 }
 
 static bool name_shows_key(const struct live *l, const struct name *x)

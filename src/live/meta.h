@@ -94,8 +94,6 @@ struct file *file_look(struct live *l, const char *text, int *why);
 struct file *file_numbered(struct live *l, uint32_t number, int *why);
 /* Return the name of the key whose file this is; NULL for a helper or an orphan. */
 struct name *file_key(const struct file *f);
-/* Return the key whose text a file has: its own, or the hidden key whose backup it is. NULL: none. */
-struct name *key_meant(const struct file *f);
 
 /* Make a name (key: NULL for a helper) or a file. A key's file gets the key's own number unless an
  * earlier file of it is still in use. Return NULL if out of memory. */

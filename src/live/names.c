@@ -246,7 +246,7 @@ static void become_key(struct live *l, struct file *f, struct name *to)
 static int accept_helper(struct live *l, struct request *q, struct err *e)
 {
     const struct typed *t = &q->file->typed;
-    name_spare(l, q->to);
+    name_keep(l, q->to); /* as a create does */
     q->typed = t->inherited && value_is_stored(l, q->to) ? (struct typed){0} : *t;
     return value_accept(l, q, q->to, e);
 }
@@ -257,7 +257,7 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     struct edit_change *c = &l->pending;
     const struct name *from = q->from, *to = q->to;
     const struct file *f = q->file;
-    name_spare(l, q->to);          /* as a create does */
+    name_keep(l, q->to);
     if (!value_is_stored(l, from)) /* its text has not come yet */
         return f->writers || f->made || f->pins > 1 ? 0 : err_set(e, -ENOENT, "the key is gone");
     if (!value_is_stored(l, to)) {
@@ -272,40 +272,39 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     return r < 0 ? r : 1;
 }
 
+/* If a signal ended the wait, the value has moved, and both names stay as they are: a program that
+ * tries again finds them, and others may have begun to write, remove or hide either. */
 static int key_renamed(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
     struct name *from = q->from, *to = q->to;
     const bool key = from->key;
-    /* If a signal ended the wait, either name may have changed since: the new one may have been
-     * removed, or its file may have writers, who must not lose it. */
-    const bool moved = f->name != from;
-    const bool taken = !q->wait && ((to->file && to->file->writers) || to->gone || to->backup);
+    if (r < 0 && !q->done && q->wait) /* sed -i.bak has moved the key aside */
+        name_spare(l, to);
     if (r < 0 && !q->done)
         return name_refused(l, from->file && !value_is_stored(l, to) ? from : to, e);
-    if (key && !q->changed) {
-        if (!moved && !taken)
-            rename_plainly(l, f, to);
-        return r;
-    }
     if (q->changed) {
         to->mtime = from->mtime;
         name_set_error(l, to, NULL);
     }
-    if (!key) {
-        draft_accepted(f, q->number, &q->typed);
-    } else {
-        from->mtime = (struct timespec){0};
+    if (q->changed && key)
         name_set_error(l, from, NULL);
-        if (!q->number)
-            to->ino = from->ino; /* a new name of the same key */
-    }
-    if (moved)
+    if (!q->wait && to->file)
+        draft_accepted(to->file, UINT64_MAX, NULL);
+    if (!q->wait)
         return r;
-    if (taken)
-        file_drop(l, f);
-    else
-        become_key(l, f, to);
+    if (key && !q->changed) {
+        name_spare(l, to);
+        rename_plainly(l, f, to);
+        return r;
+    }
+    if (!key)
+        draft_accepted(f, q->number, &q->typed);
+    else if (!q->number)
+        to->ino = from->ino; /* a new name of the same key */
+    if (key)
+        from->mtime = (struct timespec){0};
+    become_key(l, f, to);
     if (f->state != DRAFT_NONE && !f->writers)
         (void)draft_judge_rest(l, f, NULL);
     return r;
@@ -334,7 +333,8 @@ static int rename_over_key(struct live *l, struct file *f, const char *text, str
         name_reap(l, to);
         return -ENOMEM;
     }
-    request_pin(q, to);
+    q->to = to;
+    to->pins++;
     q->from = f->name;
     q->from->pins++;
     if (!key) {

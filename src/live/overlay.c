@@ -35,7 +35,7 @@ static bool is_hiding(const struct live *l)
 
 bool overlay_is_pending(const struct live *l)
 {
-    return is_hiding(l) || l->unfinished || l->unsynced || !edit_change_is_empty(&l->pending);
+    return is_hiding(l) || l->unsettled || !edit_change_is_empty(&l->pending);
 }
 
 /* Add the removal of the keys and tensors that are gone. Returns 0 or -ENOMEM. */
@@ -333,7 +333,6 @@ static int plan_removals(struct live *l, struct accept *a, struct err *e)
 static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e)
 {
     CLEANUP(view_free) struct view g = VIEW_INIT;
-    bool astray = l->astray;
     newest_touch(l->newest);
     if (a->write)
         overlay_notes(l, false, &a->notes);
@@ -343,16 +342,12 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     if (r == 0 && a->write) {
         r = write_plan(a, &g, e);
         *done = r == 0 || a->result.unfinished;
-        /* -ESTALE itself: another program's file is there */
-        astray = r < 0 && r != -ESTALE && edit_file_fresh(l->file, NULL) == -ESTALE;
     }
     lock_take(&l->lock);
-    l->astray = astray;
-    l->unfinished = l->file->unfinished;
-    l->unsynced = l->file->unsynced;
+    l->unsettled = l->file->unfinished || l->file->unsynced;
     if (*done)
         state_accepted(l, &g, a->write);
-    if (r < 0 && l->unfinished)
+    if (r < 0 && l->unsettled)
         l->trouble = *e;
     return r;
 }
@@ -360,15 +355,14 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
 /* Nothing is pending but what the last edit left undone. */
 static int finish_last(struct live *l, struct err *e)
 {
-    if (!l->unfinished && !l->unsynced)
-        return l->astray ? err_set(e, -ESTALE, "the file was replaced by a failed edit") : 0;
+    if (!l->unsettled)
+        return 0;
     l->busy = true;
     lock_drop(&l->lock);
     int r = edit_settle(l->file, e);
     lock_take(&l->lock);
     l->busy = false;
-    l->unfinished = l->file->unfinished;
-    l->unsynced = l->file->unsynced;
+    l->unsettled = l->file->unfinished || l->file->unsynced;
     queue_spared(l);
     if (r < 0)
         l->trouble = *e;
@@ -405,7 +399,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         return r;
     edit_undo(&l->pending, mark);
     const bool others =
-        (a.mixed && is_hiding(l)) || l->unfinished || !edit_change_is_empty(&l->pending);
+        (a.mixed && is_hiding(l)) || l->unsettled || !edit_change_is_empty(&l->pending);
     if (!others)
         queue_spared(l);
     if (!others || (edit && !a.tried)) /* the fault may be this edit's */

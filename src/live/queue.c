@@ -65,13 +65,14 @@ static void serve_request(struct live *l, struct request *q)
     q->changed = r > 0;
     /* What is due waits on if an edit that ran before was collected with it. */
     const bool writes = q->when == WHEN_DUE ? !l->queue.due.tv_sec : q->when == WHEN_NOW;
-    if (r > 0 || (equal && (writes || l->unfinished)))
+    if (r > 0 || (equal && (writes || l->unsettled)))
         r = overlay_accept(l, mark, q->when, &q->done, &e);
     q->done |= equal;
     if (q->end)
         r = q->end(l, q, r, &e);
-    (void)overlay_freshen(l, &e);
     struct live_wait *w = q->wait;
+    q->wait = NULL; /* too late for a signal: overlay_freshen() drops the lock */
+    (void)overlay_freshen(l, &e);
     l->queue.running = NULL;
     TAILQ_REMOVE(&l->queue.waiting, q, in_queue);
     request_free(l, q);
@@ -136,7 +137,7 @@ static int synced(struct live *l, struct request *q, int r, const struct err *e)
 int queue_sync(struct live *l, bool all, struct live_wait *w)
 {
     if (!l->queue.working && !overlay_is_pending(l) && !(all && !TAILQ_EMPTY(&l->tensors.fresh)))
-        return l->astray ? -ESTALE : 0;
+        return 0;
     struct request *q = request_new(l, NULL);
     if (!q)
         return -ENOMEM;

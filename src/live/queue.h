@@ -51,12 +51,6 @@ struct request {
 struct request *request_new(struct live *l, struct file *f);
 /* Free a request that was not added. */
 void request_free(struct live *l, struct request *q);
-/* Pin the name that a request is about, while apply() drops the lock. */
-static inline void request_pin(struct request *q, struct name *to)
-{
-    q->to = to;
-    to->pins++;
-}
 /*
  * Add a request, which the queue then owns. w: who waits for it, or NULL. Returns LIVE_PARKED (0 if
  * w is NULL), or -EROFS (no more edits) or -errno, after freeing it.

@@ -10,8 +10,7 @@
  *
  * A name is an entry of metadata/ and points to a file, which is what the kernel knows by a number.
  * A key that no program has touched has neither: its number is its index in the model as it was
- * opened (`born`). A key that was not there, or has another number, has a name for as long as it
- * exists.
+ * opened (`born`). A name stays as long as its key exists.
  *
  *  M1. A file has at most one name: x->file == f if and only if f->name == x.
  *  M2. A number is never used for another file while the kernel or a handle refers to it.
@@ -139,12 +138,8 @@ struct live {
     atomic_uint shown;          /* number of the newest snapshot */
     struct err trouble;         /* why pending edits could not be written; else code 0 */
     struct view old[3];         /* the worker's: replaced views, to be freed without the lock */
-    /* A write failed, and its new file stayed in the model's place (edit/commit.h): what the mount
-     * shows is not in the file, and nothing can be written any more. */
-    bool astray;
-    bool unfinished; /* the last edit is in the journal, but not in the model (edit/commit.h) */
-    bool unsynced;   /* the last edit was taken back, but that may not be on the disk */
-    bool unmapped;   /* readers use a mapping that is older than the last edit */
+    bool unsettled; /* the last edit failed: edit_settle() brings or takes back the rest */
+    bool unmapped;  /* readers use a mapping that is older than the last edit */
 
     struct table by_text, by_number;
     struct name *first, *last;

@@ -224,12 +224,21 @@ static int draft_refused(struct live *l, struct file *f, struct name *x, const s
 
 /* ---- edits of texts ---- */
 
+/* Pin the key whose text a request's file has: its own, or the hidden key whose backup it is. NULL: none. */
+static struct name *pin_key(struct request *q)
+{
+    struct name *x = file_key(q->file);
+    q->to = x ? x : q->file->backs;
+    if (q->to)
+        q->to->pins++;
+    return q->to;
+}
+
 static int accept_text(struct live *l, struct request *q, struct err *e)
 {
-    struct name *x = key_meant(q->file);
+    struct name *x = pin_key(q);
     if (!x) /* it was removed meanwhile */
         return 0;
-    request_pin(q, x);
     if (x->gone)
         name_keep(l, x);
     if (q->typed.inherited && value_is_stored(l, x)) /* a temporary became this key */
@@ -240,7 +249,7 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
 static int text_accepted(struct live *l, struct request *q, int r, const struct err *e)
 {
     struct file *f = q->file;
-    struct name *x = key_meant(f);
+    struct name *x = q->to;
     if (r < 0 && !q->done)
         return f->state != DRAFT_NONE && f->version == q->number ? draft_refused(l, f, x, e)
                : x                                               ? name_refused(l, x, e)
@@ -447,7 +456,7 @@ static int accept_type(struct live *l, struct request *q, struct err *e)
 {
     struct gguf_value v;
     struct file *f = q->file;
-    struct name *x = key_meant(f);
+    struct name *x = pin_key(q);
     if (!x && f->name) {
         f->typed = q->typed;
         return 0;
@@ -457,7 +466,6 @@ static int accept_type(struct live *l, struct request *q, struct err *e)
         return err_set(e, -ENOENT, "the key is gone");
     if (shown_value(&s, &v) && v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
         return err_set(e, -EOPNOTSUPP, "arrays of arrays cannot be edited");
-    request_pin(q, x);
     return value_text(l, x, &q->text) < 0 ? err_set(e, -ENOMEM, "no memory for the edit")
                                           : value_accept(l, q, x, e);
 }

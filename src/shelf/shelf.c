@@ -544,7 +544,7 @@ static void add_unsaved(const struct use *u, void *out)
     const char *name = path_name(u->slot->is.path);
     char shown[SHOW_MAX + 2];
     (void)show(shown, name, strlen(name));
-    live_notes(tree_live(u->tree), NOTES_REFUSED | NOTES_LOST, strcat(shown, ": "), out);
+    live_notes(tree_live(u->tree), true, strcat(shown, ": "), out);
 }
 
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)

@@ -37,7 +37,7 @@ void state_text(struct tree *t, struct buf *out)
 
 void errors_text(struct tree *t, struct buf *out)
 {
-    live_notes(t->meta, NOTES_REFUSED | NOTES_TROUBLE, "", out);
+    live_notes(t->meta, false, "", out);
 }
 
 /* ---- the history ---- */

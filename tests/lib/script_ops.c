@@ -784,7 +784,7 @@ OP(states, 0, 1)
 static void unsaved(struct tree *t, struct buf *out)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
-    live_notes(tree_live(t), NOTES_REFUSED | NOTES_LOST, "", &notes);
+    live_notes(tree_live(t), true, "", &notes);
     buf_char(&notes, '\0');
     for (char *at = (char *)notes.data, *line; (line = strsep(&at, "\n")) && *line;)
         buf_printf(out, "%s\n", line + (strncmp(line, "metadata/", 9) == 0 ? 9 : 0));

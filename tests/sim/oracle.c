@@ -54,7 +54,7 @@ enum edit { EDIT_TEXT, EDIT_NAME, EDIT_MOVE, EDIT_TYPE, WRITE_ALL, UNDO };
 struct waiting {
     uint8_t kind, typed;
     bool now;     /* what was accepted before it is written before its answer */
-    bool removed; /* a rename's: the new name was removed meanwhile */
+    bool removed; /* a rename's: the new name was removed after a signal had ended the wait */
     uint8_t gone; /* keys that were removed before it */
     int8_t caller, file, from, to;
     struct chars text;
@@ -145,6 +145,11 @@ static bool same_text(const struct chars *a, const struct chars *b)
 }
 
 /* ---- files of a state ---- */
+
+static bool is_rename(const struct waiting *q)
+{
+    return q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
+}
 
 static unsigned writers(const struct state *s, int f, bool dirty)
 {
@@ -465,6 +470,8 @@ static unsigned ways_to_spare(const struct state *s, int k)
 
 static void removed(struct state *s, int k)
 {
+    for (unsigned i = 0; i < s->queued; i++)
+        s->queue[i].removed |= is_rename(&s->queue[i]) && s->queue[i].to == k;
     if (!s->now.val[k])
         return;
     s->now.gone |= (uint8_t)(1u << k);
@@ -696,9 +703,6 @@ static void start_unlink(struct state *s, unsigned c)
     fails(s, (int)c);
     const int backs = s->file[f].backs;
     drop(s, name);
-    for (unsigned i = 0; i < s->queued; i++)
-        s->queue[i].removed |= (s->queue[i].kind == EDIT_NAME || s->queue[i].kind == EDIT_MOVE) &&
-                               s->queue[i].to == name;
     if (name >= KEYS)
         lost_backup(s, backs);
     else
@@ -758,12 +762,6 @@ static void rename_to_key(const struct state *s, unsigned c, int f)
     if (!(unwritten && writers(s, f, true))) {
         struct state t = *s;
         wait_turn(&t, (int)c, q);
-        if ((s->now.gone | s->now.hidden) &
-            1u << to) { /* its turn shows the key before it is done */
-            t = *s;
-            spare(&t, to, false);
-            wait_turn(&t, (int)c, q);
-        }
     }
     if (!unwritten && (x->helper || stored(s, from)))
         return;
@@ -907,7 +905,7 @@ static void start(const struct state *from, unsigned c)
 static int key_meant(const struct state *s, const struct waiting *q, bool *either)
 {
     *either = false;
-    if (q->kind == EDIT_NAME || q->kind == EDIT_MOVE)
+    if (is_rename(q))
         return q->to;
     if (q->file < 0 || key_of(s, q->file) >= 0)
         return key_of(s, q->file);
@@ -959,28 +957,22 @@ static int make_edit(struct state *s, const struct waiting *q, bool *edits, int 
 }
 
 /* Follows an edit that was made, or that was not (why < 0, or FAULT). */
-static void end_edit(struct state *s, const struct waiting *q, int why, bool other)
+static void end_edit(struct state *s, const struct waiting *q, int why)
 {
-    const bool is_name = q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
     if (why && q->kind == EDIT_TEXT)
         refuse(s, q->file, q->version, why);
-    if (why && is_name && !other)
+    if (why && is_rename(q) && q->caller >= 0)
         spare(s, q->to, false);
     if (why)
         return;
-    if (q->kind == EDIT_TEXT || q->kind == EDIT_NAME)
+    if (q->kind == EDIT_TEXT || (q->kind == EDIT_NAME && q->caller >= 0))
         accept(s, q->file, q->version);
-    if (!is_name || s->file[q->file].name != q->from)
+    if (!is_rename(q))
         return;
-    const int target = s->now.file[q->to];
-    const bool gone = other && q->removed && target < 0;
-    if (q->caller < 0 && (gone || (target >= 0 && (other || writers(s, target, false))))) {
-        if (s->file[q->file].name >= 0)
-            drop(s, s->file[q->file].name);
-        if (gone)
-            removed(s, q->to);
+    if (q->removed)
+        removed(s, q->to);
+    if (q->caller < 0) /* a signal ended the wait: both names stay as they are */
         return;
-    }
     spare(s, q->to, false);
     if (s->file[q->file].backs >= 0) /* the key that was moved aside goes right after the edit */
         add_moment(s, &s->now);
@@ -989,8 +981,8 @@ static void end_edit(struct state *s, const struct waiting *q, int why, bool oth
         into_queue(s, NONE, judged(s, q->file, false)); /* it was closed when it was a helper */
 }
 
-/* other: in the other of two ways that are both right. written: if the key was removed, that is in
- * the file. */
+/* other: a key that was renamed was removed after that had begun. written: if the key was removed,
+ * that is in the file. */
 static void take_turn_as(const struct state *from, int k, bool other, bool written)
 {
     struct state before = *from, s;
@@ -1003,7 +995,7 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
         end_removal(&before, k, written);
     s = before;
     int why = make_edit(&s, &q, &edits, k);
-    if (why == -ENOENT && other && q.kind == EDIT_MOVE) { /* removed after the edit had begun */
+    if (why == -ENOENT && other) {
         end_removal(&s, q.from, false);
         why = make_edit(&s, &q, &edits, k);
     }
@@ -1011,10 +1003,10 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     const bool writes = (edits && o->durable) || (q.now && !(o->astray && q.kind == WRITE_ALL));
     if (why) { /* refused: everything stays as it was */
         s = before;
-    } else if (o->fails && (edits || q.now || (o->finishes && o->durable))) {
+    } else if (o->fails && (edits || q.now || o->durable)) {
         /* who changes nothing also hears of an earlier edit that is not finished */
         struct state t = before;
-        end_edit(&t, &q, edits ? FAULT : 0, other); /* an equal text is accepted */
+        end_edit(&t, &q, edits ? FAULT : 0); /* an equal text is accepted */
         if (o->astray) {
             struct moment there = t.now;
             for (int i = 0; i < KEYS; i++)
@@ -1028,7 +1020,7 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
         emit_done(&before, q.caller, NO_UNDO);
     if (q.kind == WRITE_ALL && o->tensors) /* a new tensor could not be added */
         emit_done(&before, q.caller, NO_TENSOR);
-    end_edit(&s, &q, why, other);
+    end_edit(&s, &q, why);
     if (!why && q.now && o->fails && (s.now.gone || o->tensors)) { /* no room for a removal alone */
         struct state t = s;
         on_disk(&t, 0);
@@ -1059,10 +1051,15 @@ static void take_turn(const struct state *s)
 {
     const struct waiting *q = &s->queue[0];
     bool either;
-    if (q->caller >= 0 && o->stopped & 1u << q->caller)
+    if (q->caller >= 0 && o->stopped & 1u << q->caller) {
+        struct state t = *s; /* its turn has begun */
+        t.queue[0].caller = NONE;
+        done(&t, q->caller, TAKEN_OUT);
+        if (is_rename(q))
+            emit(&t);
         take_out(s, 0);
+    }
     const int k = key_meant(s, q, &either);
-    const bool is_name = q->kind == EDIT_NAME || q->kind == EDIT_MOVE;
     const bool gone = k >= 0 && s->now.gone & 1u << k;
     if (gone && q->kind != EDIT_TYPE)
         take_turn_as(s, k, false, true);
@@ -1070,10 +1067,13 @@ static void take_turn(const struct state *s)
         take_turn_as(s, k, false, false);
     if (either) /* the text is no longer the key's */
         take_turn_as(s, NONE, false, false);
-    /* a refused text's key may still be moved aside; a signal ended the wait of a rename, and its
-     * file may have gone, or what it brings was removed already */
-    if (is_name && (q->caller < 0 || s->now.hidden & 1u << q->to))
+    if (q->kind == EDIT_MOVE && q->caller < 0)
         take_turn_as(s, k, true, false);
+    if (is_rename(q) && gone && !q->removed) { /* it shows the key before it is done */
+        struct state t = *s;
+        end_removal(&t, k, false);
+        emit(&t);
+    }
 }
 
 /* ---- all states ---- */
@@ -1309,7 +1309,9 @@ static bool fits_interrupted(struct state *s, unsigned c, const void *arg)
             take_out(s, i);
             s->queue[i].caller = NONE;
         }
-    return s->call[c].phase >= QUEUED;
+    return s->call[c].phase == QUEUED ||
+           (s->call[c].phase == DONE &&
+            (o->op[c].kind != OP_RENAME || s->call[c].result == TAKEN_OUT));
 }
 
 static bool fits_created(struct state *s, unsigned c, const void *arg)
