@@ -314,9 +314,9 @@ struct temp {
  * copy_file_range(2) clones whole blocks by itself if the file system can, and both offsets are
  * multiples of its block. Tensors begin anywhere, so where bytes move by a multiple of the block,
  * the incomplete first block is copied by a call of its own; the kernel leaves the incomplete last
- * one to a further call. Zeros, and holes in the model, become holes in the new file. Holes are not
- * looked for in drafts: their bytes may be in the page cache only, which not every file system
- * searches (SEEK_DATA).
+ * one to a further call. (Where nothing can be cloned, the kernel's folios would be smaller for it.)
+ * Zeros, and holes in the model, become holes in the new file. Holes are not looked for in drafts:
+ * their bytes may be in the page cache only, which not every file system searches (SEEK_DATA).
  */
 
 #define CHUNK ((uint64_t)64 << 20) /* bytes between progress reports; a multiple of any block */
@@ -326,7 +326,7 @@ struct move {
     const struct sys *sys;
     const struct edit_hooks *hooks; /* may be NULL */
     int to;
-    uint64_t block;       /* block size for cloning */
+    uint64_t block;       /* block size for cloning; 1: nothing can be cloned */
     uint64_t done, total; /* bytes of data, including holes */
 };
 
@@ -429,7 +429,7 @@ static int temp_fill(const struct edit_file *f, const struct temp *t, const stru
     const struct segment all = {.from = IMAGE_FILE, .no = EDIT_OLD_FILE, .len = f->id.size};
     const struct image *im = plan->image;
     const struct segment *seg = backup ? &all : im->seg, *end = seg + (backup ? 1 : im->n);
-    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = plan->block};
+    struct move m = {f->sys, h, t->fd, f->clone == EDIT_CLONE_NO ? 1 : plan->block, 0, 0};
     for (const struct segment *s = seg; s < end; s++)
         m.total += s->from == IMAGE_FILE ? s->len : 0;
     int r = f->sys->ftruncate(f->sys, t->fd, backup ? f->id.size : im->size);

@@ -249,6 +249,7 @@ static int load(const struct history *h, int dir, struct records *f, struct err 
         (r == 0 && (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink > 1)))
         r = -EPERM;
     if (r == 0 && (uint64_t)st.st_size <= HISTORY_BYTES + GGUF_MAX_HEADER) {
+        (void)sys_sync(h->sys, fd); /* H2 */
         (void)buf_extend(&f->bytes, (size_t)st.st_size);
         r = buf_error(&f->bytes);
         if (r == 0)
@@ -481,14 +482,15 @@ static size_t surplus(const struct history *h, const struct records *f, size_t n
     return ret;
 }
 
-/* H1. Writes a record behind the others. If that fails, what was written of it goes, so that it neither
- * fills the disk nor looks like damage; if it stays, it is not used. */
-static int append(const struct history *h, int dir, uint64_t at, const struct buf *b, struct err *e)
+/* Writes a record behind the others, synced if `first` (H1). If that fails, what was written of it
+ * goes, so that it neither fills the disk nor looks like damage; if it stays, it is not used. */
+static int append(const struct history *h, int dir, uint64_t at, const struct buf *b, bool first,
+                  struct err *e)
 {
     char name[NAME_ROOM];
     int fd = h->sys->openat(h->sys, dir, file_name(h, name), O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     int r = fd < 0 ? fd : sys_write_all(h->sys, fd, b->data, b->len, at);
-    if (r == 0)
+    if (r == 0 && first)
         r = sys_sync(h->sys, fd);
     if (r < 0 && fd >= 0)
         (void)h->sys->ftruncate(h->sys, fd, at);
@@ -527,7 +529,7 @@ static int record(struct history *h, int dir, const struct history_edit *x, stru
     put_u64(p, xxh64(0, p + 8, b->len - 8), false);
     const size_t drop = surplus(h, &f, n, b->len);
     if (n && n == f.n && !drop && (known || f.end == f.bytes.len)) {
-        r = append(h, dir, f.end, b, e);
+        r = append(h, dir, f.end, b, !x->done, e);
         if (r == 0)
             remember(h, dir, &f, &new);
         return r;

@@ -31,8 +31,9 @@
  * Invariants:
  *  H1. A record is durable before its edit is written. If the edit fails, or the process dies in
  *      between, the last record's `before` is the id of the keys in the file: the edit was never
- *      done, and the record is passed over and replaced by the next one.
- *  H2. The numbers of states increase. A number that has been shown is never used again.
+ *      done, and the record is passed over and replaced by the next one. A record of tensors only,
+ *      which takes nothing back, follows its edit; it is not synced: a power cut may take it.
+ *  H2. The numbers of states increase. One that has been shown, and so synced, is never used again.
  *  H3. A model keeps its last `keep` records, and at most HISTORY_BYTES: the oldest are dropped
  *      when a new one is made, which always stays. `dropped` is the state of the last dropped record, `forgotten`
  *      that of the last forgotten one.
@@ -95,8 +96,8 @@ struct history_edit {
 };
 
 /*
- * Append an edit's record and sync it. Call before and after an edit is written: it does nothing
- * before one that changes no keys, and after one that does.
+ * Append an edit's record (H1). Call before and after an edit is written: it does nothing before one
+ * that changes no keys, and after one that does.
  * Returns 0; or -EPERM, -EAGAIN (another process holds the lock), -ENOENT (no state directory) or
  * -errno, and the edit will have no record.
  */

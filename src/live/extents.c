@@ -2,7 +2,6 @@
 /* The log of an edited model, and stretches of a view that lie in it (extents.h). */
 #include "live/extents.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,7 +103,8 @@ static uint64_t end_of(const struct extent *x)
     return x->at + x->len;
 }
 
-size_t extents_find(const struct extents *s, uint64_t off)
+/* Return the index of the first extent that ends after `off`, or the number of extents. */
+static size_t extents_find(const struct extents *s, uint64_t off)
 {
     const size_t i = UPTO(s->of, at, s->n, off);
     return i && end_of(&s->of[i - 1]) > off ? i - 1 : i;

@@ -63,8 +63,6 @@ int extents_put(struct extents *s, const struct extent *x);
 void extents_drop(struct extents *s, uint64_t epoch);
 /* Drop all bytes past `size`. */
 void extents_cut(struct extents *s, uint64_t size);
-/* Return the index of the first extent that ends after `off`, or the number of extents. */
-size_t extents_find(const struct extents *s, uint64_t off);
 /* Copy the extents of bytes [off, off + n) into *ret, which must be empty, with new references.
  * Returns 0 or -ENOMEM. */
 int extents_copy(const struct extents *s, uint64_t off, uint64_t n, struct extents *ret);

@@ -9,7 +9,6 @@
  */
 #include "live/judge.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -404,9 +403,16 @@ static int judge_part(struct job *j, uint64_t lo, uint64_t hi, struct room *room
 static int judge_unit(void *arg, uint64_t unit, void *room)
 {
     struct job *j = arg;
+    const struct extent *x;
+    const uint64_t from = unit * j->unit, end = min_u64(j->size, from + j->unit);
+    uint64_t lo = j->all ? from : end, hi = j->all ? end : from;
     struct err e = {0};
-    uint64_t lo = unit * j->unit, hi = min_u64(j->size, lo + j->unit);
     int r = 0;
+    for (uint64_t at = from, len; !j->all && at < end; at += len) { /* only what was written */
+        len = extents_stretch(&j->round->written, j->head + at, end - at, &x);
+        lo = x ? min_u64(lo, at / j->block * j->block) : lo;
+        hi = x ? min_u64(end, round_up(at + len, j->block)) : hi;
+    }
     for (uint64_t upto; r == 0 && lo < hi; lo = upto) {
         upto = lo < j->old ? min_u64(hi, j->old) : hi;
         r = judge_part(j, lo, upto, room, &e);
@@ -424,11 +430,10 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
 static uint64_t next_unit(void *arg, uint64_t unit)
 {
     const struct job *j = arg;
-    const size_t i = extents_find(&j->round->written, j->head + unit * j->unit);
-    if (i == j->round->written.n)
-        return UINT64_MAX;
-    const uint64_t lo = j->round->written.of[i].at;
-    return lo <= j->head ? unit : max_u64(unit, (lo - j->head) / j->unit);
+    const struct extent *x;
+    const uint64_t at = unit * j->unit;
+    const uint64_t len = extents_stretch(&j->round->written, j->head + at, j->size - at, &x);
+    return x ? unit : (at + len) / j->unit;
 }
 
 /* ---- all units ---- */

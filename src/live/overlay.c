@@ -3,12 +3,10 @@
 #include "live/overlay.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "gguf/value.h"
 #include "live/objects.h"
 #include "live/tensors.h"
 #include "live/value.h"

@@ -77,11 +77,9 @@ static void serve_request(struct live *l, struct request *q)
     TAILQ_REMOVE(&l->queue.waiting, q, in_queue);
     request_free(l, q);
     lock_drop(&l->lock);
-    if (l->disk.snap->gguf->file_size <= EDIT_CHEAP) /* else freeing the old file takes a while */
-        overlay_retire(l);
     if (w)
         w->done(w, r);
-    overlay_retire(l);
+    overlay_retire(l); /* freeing the old file takes a while */
     logs_rest(&l->logs);
     lock_take(&l->lock);
 }

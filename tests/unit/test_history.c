@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "changes.h"
 #include "edit/change.h"
 #include "edit/plan.h"
+#include "faultsys.h"
 #include "model_dir.h"
 #include "soak.h"
 
@@ -383,6 +385,30 @@ TEST("an edit of tensors is shown, and an undo says what it did not restore")
     gguf_free(g);
     gguf_free(named);
     gguf_free(next);
+}
+
+TEST("a number that was shown stays after a power cut")
+{
+    struct edit_change c;
+    struct gguf *g = with_tensors("one");
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        CLEANUP(home_teardown) struct home x;
+        struct faultsys fs;
+        home_setup(&x);
+        faultsys_init(&fs, FAULT_POWER, UINT_MAX, 0);
+        fs.seed = seed * 1000003;
+        x.h.sys = &fs.sys;
+        for (int i = 0; i < 2; i++) {
+            edit_change_init(&c, &(struct edit_base){.g = g});
+            CU_ASSERT_EQUAL(edit_tensor_rename(&c, "other", 5, "more", 4, NULL), 0);
+            gguf_free(make(&x.h, &c, 1000 + 1000 * i));
+        }
+        shows(&x.h, g, "1 2", NULL);
+        faultsys_power_cut(&fs);
+        x.h.sys = &sys_libc;
+        shows(&x.h, g, "1 2", NULL);
+    }
+    gguf_free(g);
 }
 
 /* ---- limits ---- */
