@@ -932,8 +932,10 @@ static int make_edit(struct state *s, const struct waiting *q, bool *edits, int 
     }
     if (q->kind == EDIT_TYPE && !(v && stored(s, k)))
         return -ENOENT;
-    if (q->kind == EDIT_MOVE && !stored(s, q->from)) /* a new key: its draft moves */
-        return key_of(s, q->file) == q->from && writers(s, q->file, false) ? 0 : -ENOENT;
+    if (q->kind == EDIT_MOVE && !stored(s, q->from)) { /* a new key: its draft moves */
+        const bool comes = writers(s, q->file, false) || is_waiting(s, q->file);
+        return key_of(s, q->file) == q->from && comes ? 0 : -ENOENT;
+    }
     int is;
     unsigned typed = q->typed;
     struct chars text = q->text;
