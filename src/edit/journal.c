@@ -552,6 +552,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     }
     f->unfinished = false;
     r = remove_name(f); /* what was wiped may still be whole on the disk */
+    f->unsynced |= edits && r < 0;
     return whole || edits ? err_sys(e, r, "cannot remove the journal beside the model") : 0;
 }
 

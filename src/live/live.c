@@ -52,13 +52,14 @@ static void add_refused(const struct live *l, bool fresh, const struct notes *ou
 static void add_pending(const struct live *l, const struct notes *to)
 {
     CLEANUP(buf_free) struct buf pending = BUF_INIT;
+    const struct err *why = l->trouble.code ? &l->trouble : &l->no_room;
     overlay_notes(l, true, &pending);
     const char *at = buf_text(&pending), *end = buf_text_end(&pending);
     for (; at && at < end; at += strlen(at) + 1)
-        buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, l->trouble.code ? ": " : "",
-                   l->trouble.msg);
+        buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, why->code ? ": " : "",
+                   why->msg);
     if (l->unsettled && pending.len == 0) /* its keys are not known any more */
-        add_note(to, "", "the last edit", l->trouble.msg);
+        add_note(to, "", "the last edit", why->msg);
 }
 
 /* Add a line for whatever ends with the mount: helpers that a person may have meant to keep, tensors
@@ -82,7 +83,7 @@ void live_notes(struct live *l, bool lost, const char *before, struct buf *out)
     add_refused(l, !lost, &to);
     if (lost)
         add_lost(l, &to);
-    else if (l->trouble.code)
+    else if (l->trouble.code || l->no_room.code)
         add_pending(l, &to);
 }
 

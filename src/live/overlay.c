@@ -148,11 +148,10 @@ void overlay_notes(const struct live *l, bool gone, struct buf *out)
 struct accept {
     struct live *l;
     struct edit_plan p;
-    bool write;         /* write it now */
-    bool sure;          /* however long that takes */
-    bool mixed;         /* with removals */
-    struct err no_room; /* why removals are not in the plan, if for want of room */
-    bool tried;         /* the write began */
+    bool write; /* write it now */
+    bool sure;  /* however long that takes */
+    bool mixed; /* with removals */
+    bool tried; /* the write began */
     struct edit_result result;
     long long begun, reported; /* ms */
     struct buf notes;          /* what it does, for the log */
@@ -268,6 +267,7 @@ static void state_accepted(struct live *l, const struct view *g, bool written)
         tensors_removed(l);
     l->changes++;
     if (!is_hiding(l)) {
+        l->no_room = (struct err){0};
         struct view v = view_ref(g);
         l->old[2] = newest_put_view(l->newest, v.snap, v.store);
         l->as_shown = l->changes;
@@ -313,17 +313,18 @@ static int plan_removals(struct live *l, struct accept *a, struct err *e)
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = plan(l, a, e);
-    const bool room = r == -ENOSPC || r == -EDQUOT, out = r == -EOPNOTSUPP || room;
-    if (!a->mixed || (r == 0 ? a->write : !out))
+    const bool room = a->mixed && (r == -ENOSPC || r == -EDQUOT);
+    if (room && !l->no_room.code)
+        live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", e->msg);
+    l->no_room = room ? *e : (struct err){0};
+    if (!a->mixed || (r == 0 ? a->write : !room && r != -EOPNOTSUPP))
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = false;
     const struct err why = *e;
     const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
     r = alone ? r : plan(l, a, e);
-    if (room)
-        a->no_room = why;
-    else if (failed && (alone || r == 0))
+    if (!room && failed && (alone || r == 0))
         names_spare_all(l, &why);
     return r;
 }
@@ -350,7 +351,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     return r;
 }
 
-/* Nothing is pending but what the last edit left undone. */
+/* Finish what the last edit left undone, if anything. */
 static int finish_last(struct live *l, struct err *e)
 {
     if (!l->unsettled)
@@ -362,7 +363,7 @@ static int finish_last(struct live *l, struct err *e)
     l->busy = false;
     l->unsettled = l->file->unfinished || l->file->unsynced;
     queue_spared(l);
-    if (r < 0)
+    if (r < 0 && l->unsettled)
         l->trouble = *e;
     return r;
 }
@@ -379,18 +380,20 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
              (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !l->queue.removes ||
                                    !edit_change_is_empty(&l->pending)));
     a.write = a.sure || mode != LIVE_COMMIT_SYNC;
+    int r = a.write ? finish_last(l, e) : 0;
     if (empty)
-        return a.write ? finish_last(l, e) : 0;
+        return r;
     l->busy = true;
-    int r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);
+    if (r == 0)
+        r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);
     if (r == 0)
         r = carry_out(l, &a, done, e);
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
     names_spare_all(l, NULL);
-    if (*done && when == WHEN_NOW && a.no_room.code) { /* 0 would say that all is written */
-        *e = a.no_room;
+    if (*done && when == WHEN_NOW && l->no_room.code) { /* 0 would say that all is written */
+        *e = l->no_room;
         return e->code;
     }
     if (*done)

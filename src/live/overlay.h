@@ -17,8 +17,7 @@ bool overlay_is_pending(const struct live *l);
  * Accept what the worker has added to `pending` since `mark`: plan it, and write it now or keep it.
  * If that fails, takes it back to the mark. Only the worker calls this; the lock is dropped
  * meanwhile, and held again from the moment that the state is accepted. Then overlay_freshen() shows
- * it. Returns 0, or -errno with
- * the reason. *done: the edit was made nevertheless (edit/commit.h: `unfinished`).
+ * it. Returns 0, or -errno with the reason. *done: the edit was made all the same (C4, commit.h).
  */
 int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e);
 

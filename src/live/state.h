@@ -137,9 +137,10 @@ struct live {
     uint64_t as_shown;          /* the newest view shows the state after so many changes */
     atomic_uint shown;          /* number of the newest snapshot */
     struct err trouble;         /* why pending edits could not be written; else code 0 */
-    struct view old[3];         /* the worker's: replaced views, to be freed without the lock */
-    bool unsettled; /* the last edit failed: edit_settle() brings or takes back the rest */
-    bool unmapped;  /* readers use a mapping that is older than the last edit */
+    struct err no_room; /* why removals alone could not, which stops no timer; else code 0 */
+    struct view old[3]; /* the worker's: replaced views, to be freed without the lock */
+    bool unsettled;     /* the last edit failed: edit_settle() brings or takes back the rest */
+    bool unmapped;      /* readers use a mapping that is older than the last edit */
 
     struct table by_text, by_number;
     struct name *first, *last;

@@ -162,11 +162,14 @@ class FullTensors(Case):
         self.fill(8 * MIB)
         os.rmdir(self.tensor('a.weight'))
         fails(errno.ENOSPC, self.sync)
+        with open(os.path.join(self.at, 'errors')) as f:
+            self.assertRegex(f.read(), r'^tensors/a.weight: removed: not written: .* are free.*\n$')
         write(self.at, 'general.name', 'best')  # as long as the old one
         self.want.set(b'general.name', Value('string', b'best'))
         self.check()
         fails(errno.ENOSPC, self.sync)
         os.unlink(os.path.join(self.folder, 'fill'))
         self.sync()
+        self.assertEqual(os.path.getsize(os.path.join(self.at, 'errors')), 0)
         self.drop(b'a.weight')
         self.check()

@@ -111,6 +111,10 @@ static const struct script scripts[] = {
      "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
      "full no; mv .c a.count; good a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"no room for a removal: it is named, and made once there is room", "auto close",
+     "rm a.count; full; fsync =ENOSPC; owes 'a.count: removed: not written'; full no; put a.name 8;"
+     "owes; fsync",
+     "a.name:string=8 " A_OTHER A_LIST},
     {"no room for a rename: a tensor removed earlier stays removed", "tensors sync",
      "rmdir /b; mv /a /b; full; mv /c /x =ENOSPC; full no; list / 'b c z'; fsync; list / 'b c z'",
      "b:I8:8=abcdefgh c:I8:4=wxyz z:I8:20000=.{20000} "},
