@@ -272,6 +272,7 @@ static int undone(struct live *l, struct request *q, int r, const struct err *e)
             name_spare(l, x);
         if (x->file) {
             draft_accepted(x->file, UINT64_MAX, NULL);
+            x->file->typed.set &= x->file->state != DRAFT_NONE; /* no text was to come */
             file_settle(l, x->file);
         }
     }

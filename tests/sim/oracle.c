@@ -516,8 +516,8 @@ static void opened(struct state *s, unsigned c, int f, bool emptied)
     }
 }
 
-/* The call opens a file that is there. Its draft may be over; a type given since then, when there was
- * no such key, counts or does not, because the file was only there until a late release. */
+/* The call opens a file that is there. Its draft may be over; if it was a new key's, a type given
+ * since then counts or does not, because the file is only there until a late release. */
 static void open_there(const struct state *s, unsigned c, int f)
 {
     const unsigned typed = s->file[f].typed;
@@ -525,7 +525,7 @@ static void open_there(const struct state *s, unsigned c, int f)
     struct state t = *s;
     opened(&t, c, f, o->op[c].flags & F_TRUNC);
     emit_done(&t, (int)c, 0);
-    if (k < 0 || (stored(s, k) && s->file[f].draft != CLEAN) || t.file[f].typed == typed)
+    if (k < 0 || stored(s, k) || t.file[f].typed == typed)
         return;
     t.file[f].typed = (uint8_t)typed;
     emit_done(&t, (int)c, 0);
@@ -1493,8 +1493,10 @@ void oracle_undone(struct oracle *of, const value_t now[KEYS])
             const int f = s->now.file[k];
             if (was != now[k])
                 spare(s, k, false);
-            if (was != now[k] && f >= 0 && s->file[f].draft == CLEAN)
+            if (was != now[k] && f >= 0 && s->file[f].draft == CLEAN) {
                 s->file[f].text = text_of(now[k]);
+                s->file[f].typed = 0;
+            }
             s->now.val[k] = now[k];
         }
         s->now.gone = s->now.written = 0;
