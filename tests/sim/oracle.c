@@ -14,7 +14,7 @@
 enum { FILES = 40, MOMENTS = 48, WAITING = 16, NONE = -1 };
 enum { ALL_KEYS = (1 << KEYS) - 1 };
 /* Answers besides -errno. */
-enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT, NO_TENSOR };
+enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT, NO_TENSOR, NO_ROOM };
 
 /* What may be seen at one moment. */
 struct moment {
@@ -476,6 +476,11 @@ static void removed(struct state *s, int k)
         return;
     s->now.gone |= (uint8_t)(1u << k);
     s->now.written |= (uint8_t)(1u << k);
+    /* an edit that is written just then is written with the removal, or fails for want of its room */
+    for (unsigned c = 0; c < CALLERS && o->fails; c++)
+        if (s->call[c].phase == DONE && s->call[c].result == 0 &&
+            (o->op[c].kind == OP_FSYNC || o->op[c].kind == OP_SYNC))
+            s->call[c].result = NO_ROOM;
 }
 
 /* The helper with the only text of a hidden key is gone: the key was meant. */
@@ -1275,13 +1280,13 @@ static bool fits_result(struct state *s, unsigned c, const void *arg)
     const int r = a->r, is = s->call[c].result;
     if (s->call[c].phase != DONE)
         return false;
-    if (is == FAULT)
+    if (is == FAULT || (is == NO_ROOM && r < 0))
         return *o->faults && r < 0 && r != -EINVAL && r != -EILSEQ;
     if (is == NO_UNDO)
         return r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE;
     if (is == NO_TENSOR)
         return r == -EINVAL || r == -EOPNOTSUPP || r == -EFBIG;
-    return is == GONE ? r == -ESTALE || r == -ENOENT : r == is;
+    return is == GONE ? r == -ESTALE || r == -ENOENT : r == (is == NO_ROOM ? 0 : is);
 }
 
 /* Returns whether the states fit. Binds the file to its node. */
