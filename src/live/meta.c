@@ -82,9 +82,13 @@ struct file *file_known(const struct live *l, uint32_t number)
     return (struct file *)i;
 }
 
+/* The name of a key that the model had at first stays: the key may come back, by an undo, and its
+ * number may be another's. */
 void name_reap(struct live *l, struct name *x)
 {
-    if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !value_is_stored(l, x))
+    const bool born = x->key && gguf_find_key(l->born, x->key, x->key_len) != UINT32_MAX;
+    if (!x->file && !x->backup && !x->gone && !x->pins && !x->error && !born &&
+        !value_is_stored(l, x))
         name_free(l, x);
 }
 

@@ -188,7 +188,7 @@ static void rename_plainly(struct live *l, struct file *f, struct name *to)
     name_set_error(l, from, NULL);
     to->mtime = from->mtime;
     if (!to->key) /* cp(1) takes two files with one number for the same file */
-        to->ino = from->key ? l->given++ : f->number;
+        to->ino = from->key ? l->given++ : from->ino;
     file_move(l, f, to);
 }
 
@@ -235,6 +235,7 @@ static void become_key(struct live *l, struct file *f, struct name *to)
     if (f->backs)
         f->backs->backup = NULL;
     f->backs = NULL;
+    name_set_error(l, f->name, NULL);
     name_spare(l, to);
     if (!file_key(f) && (f->typed.inherited || f->state != DRAFT_EMPTIED))
         f->typed = (struct typed){0};
@@ -287,8 +288,6 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
         to->mtime = from->mtime;
         name_set_error(l, to, NULL);
     }
-    if (q->changed && key)
-        name_set_error(l, from, NULL);
     if (!q->wait && to->file)
         draft_accepted(to->file, UINT64_MAX, NULL);
     if (!q->wait)
@@ -300,8 +299,10 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
     }
     if (!key)
         draft_accepted(f, q->number, &q->typed);
-    else if (!q->number)
-        to->ino = from->ino; /* a new name of the same key */
+    if (key && !q->number) { /* a new name of the same key */
+        to->ino = from->ino;
+        from->ino = l->given++;
+    }
     if (key)
         from->mtime = (struct timespec){0};
     become_key(l, f, to);
@@ -356,9 +357,9 @@ static int look_at_both(struct live *l, const char *old, const char *text, unsig
         return l->stop ? -EROFS : why;
     if (flags & ~(unsigned)RENAME_NOREPLACE)
         return -EINVAL;
-    if (flags & RENAME_NOREPLACE && file_look(l, text, &why))
+    const struct name *to = name_find(l, text); /* pinned: it is about to be there */
+    if (flags & RENAME_NOREPLACE && ((to && to->pins) || file_look(l, text, &why)))
         return -EEXIST;
-    const struct name *to = name_find(l, text);
     *class = to && to->file && !to->key
                  ? NAME_HELPER
                  : class_of(l, text, file_key(f) ? NAME_ASIDE : NAME_CREATED);

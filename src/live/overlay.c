@@ -50,18 +50,6 @@ static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 
 /* ---- states ---- */
 
-/* Keep the measured sizes of keys whose values are unchanged. */
-static void keep_sizes(const struct snapshot *old, struct snapshot *now)
-{
-    const struct gguf *g = now->gguf;
-    for (uint32_t kv = 0; kv < g->n_kv; kv++) {
-        const uint32_t was = gguf_find_key(old->gguf, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
-        const uint64_t size = was == UINT32_MAX ? 0 : atomic_load(&old->key_size[was]);
-        if (size && gguf_same_value(g, kv, old->gguf, was))
-            atomic_store(&now->key_size[kv], size);
-    }
-}
-
 /* Make the state that a plan for `base` leads to; was: the accepted state. Call without the lock. */
 static int make_state(struct live *l, const struct view *base, const struct snapshot *was,
                       const struct edit_plan *p, struct view *ret, struct err *e)
@@ -76,7 +64,7 @@ static int make_state(struct live *l, const struct view *base, const struct snap
     r = edit_plan_tensors(p, base, was, &g->ids, &s);
     *ret = (struct view){.snap = g, .store = s};
     if (r == 0)
-        keep_sizes(was, g);
+        snapshot_keep_sizes(was, g);
     else
         view_free(ret);
     return err_sys(e, r, "cannot show the edit");

@@ -148,6 +148,17 @@ static uint32_t find_long(const struct gguf *m, bool keys, const char *file)
     return UINT32_MAX;
 }
 
+void snapshot_keep_sizes(const struct snapshot *old, struct snapshot *now)
+{
+    const struct gguf *g = now->gguf;
+    for (uint32_t kv = 0; kv < g->n_kv; kv++) {
+        const uint32_t was = gguf_find_key(old->gguf, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
+        const uint64_t size = was == UINT32_MAX ? 0 : atomic_load(&old->key_size[was]);
+        if (size && gguf_same_value(g, kv, old->gguf, was))
+            atomic_store(&now->key_size[kv], size);
+    }
+}
+
 uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file)
 {
     char name[TREE_NAME_MAX + 1];

@@ -130,6 +130,9 @@ struct image *snapshot_whole(struct snapshot *g);
  * another thread's if that was first. */
 struct image *snapshot_keep(_Atomic(struct image *) *slot, struct image *im);
 
+/* Keep the measured sizes of keys whose values are unchanged. */
+void snapshot_keep_sizes(const struct snapshot *old, struct snapshot *now);
+
 /* Return the number of the key or, if `key` is false, of the tensor with this file name. Returns
  * UINT32_MAX if there is none. */
 uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file);

@@ -82,8 +82,7 @@
  *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; check and remove them
  *     edits changed; edits same       the model is edited; another program changed it, or not
- *     hurry                  pending edits are written now, and no more are made; hurry starved:
- *                            there is no memory for that
+ *     hurry                  pending edits are written now, and no more are made
  *     finish; reopen         end the mount (as at the end of each script); mount again
  *
  * After each successful fsync of the directory, the file holds what model.gguf shows. After the

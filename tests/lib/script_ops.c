@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "alloc.h"
 #include "base/bytes.h"
 #include "live/queue.h"
 #include "live/views.h"
@@ -995,11 +994,8 @@ OP(reopen, 0, 0)
     return got;
 }
 
-OP(hurry, 0, 1)
+OP(hurry, 0, 0)
 {
-    if (arg[0])
-        alloc_arm(1, true);
     live_hurry(tree_live(r->t));
-    (void)alloc_disarm();
     return 0;
 }

@@ -180,6 +180,13 @@ class Files(Calls):
         self.assertEqual(self.text(NAME), b'ab\n')
         self.assert_model({NAME: string('ab')})
 
+    def test_renamed_backup(self):
+        """A backup that is renamed can be copied back: no two files have one number."""
+        os.rename(self.key(NAME), self.key(NAME + '~'))
+        editlib.write(self.at, NAME, 'new')
+        os.rename(self.key(NAME + '~'), self.key('.backup'))
+        self.marks()
+
     def test_removed(self):
         """A removed key is gone at once, and from the file without a further request; after that it is new."""
         os.unlink(self.key(LENGTH))

@@ -82,8 +82,10 @@ class Editing(unittest.TestCase):
 
     def marks(self):
         """Return, by name, the properties that do not change for a key that was not written."""
-        return {entry.name: (entry.inode(), entry.stat().st_ino, entry.stat().st_mtime_ns)
-                for entry in os.scandir(self.metadata)}
+        ret = {entry.name: (entry.inode(), entry.stat().st_ino, entry.stat().st_mtime_ns)
+               for entry in os.scandir(self.metadata)}
+        self.assertEqual(len({mark[1] for mark in ret.values()}), len(ret))
+        return ret
 
     def assert_file(self, kv):
         """Check that the model has these keys and the old tensors, laid out by the rules (there is

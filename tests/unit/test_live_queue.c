@@ -358,6 +358,10 @@ static const struct script scripts[] = {
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; mv a.count a.count~; go;"
      "fsync; gone a.count; text a.count~ '7\n'; text .c 9; rm .c",
      A_NAME NINE A_OTHER A_LIST},
+    {"a helper that became a key at last is no error any more", NULL,
+     "put .c abc; mv .c llama.context_length =EINVAL; owes .c; put .c 9;"
+     "mv .c llama.context_length; fsync; owes",
+     A_NAME A_COUNT A_OTHER A_LIST "llama.context_length:u32=9 "},
     {"a rename is repeated after a signal", "close",
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; & mv .c a.count; go; wait;"
      "text a.count '9\n'; put .c 10; hold; & mv .c a.count; held; interrupt; wait =EINTR;"
@@ -577,7 +581,7 @@ static const struct script scripts[] = {
      "fsync A =EIO; close A =EIO; text a.name 'one\n'; fsync"},
     {"an edit in place that is not finished is named, and not answered 0", "inplace close",
      "open A a.count w trunc; write A 9; fail EIO; flush A =EIO; release A; owes 'the last edit';"
-     "put a.count 9 =EIO; owes 'the last edit'; fsync =EIO; fail; put a.count 9; owes; fsync",
+     "put a.count 9 =EIO; owes 'the last edit'; fsync =EIO; fail; put a.count 9; fsync; owes",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"an edit in place that stopped in its middle is shown as a whole", "tensors inplace close",
      "open A /z/raw w; dots A 20000 1; torn; flush A =EIO; dotted /z/raw 20000 1; fsync =EIO;"
