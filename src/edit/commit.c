@@ -802,10 +802,10 @@ static int check_backup(const struct edit_file *f, const struct edit_options *o,
     return r;
 }
 
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+int edit_look(const struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
               struct err *e)
 {
-    struct edit_disk d = {.known = true, .backup = o->backup && !f->backed};
+    struct edit_disk d = {.known = true, .backup = o->backup && !f->backed, .clone = f->clone};
     char name[NAME_MAX + 1];
     struct stat st;
     int r = edit_file_stat(f, &st, e);
@@ -819,10 +819,7 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
         r = check_backup(f, o, name, e);
     if (r < 0)
         return r;
-    if (f->clone == EDIT_CLONE_UNKNOWN)
-        probe_clone(f, edit_block(o));
     d.used = (uint64_t)st.st_blocks * 512;
-    d.clone = f->clone;
     *ret = d;
     return 0;
 }
@@ -931,6 +928,10 @@ int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_o
 {
     struct edit_disk d;
     int r = edit_look(f, o, &d, e);
+    if (r == 0 && f->clone == EDIT_CLONE_UNKNOWN) {
+        probe_clone(f, edit_block(o));
+        d.clone = f->clone;
+    }
     return r < 0 ? r : edit_plan_way(p, o, &d, ret, copies, e);
 }
 

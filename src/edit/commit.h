@@ -148,12 +148,11 @@ struct edit_result {
 };
 
 /*
- * Determine the state of the disk, and whether the model can be edited at all. The first call
- * probes, with a file beside the model, whether the file system can clone. Sets *ret on success
+ * Determine the state of the disk, and whether the model can be edited at all. Sets *ret on success
  * only. Returns 0, -EMLINK (the model has other hard links), -ESTALE, -EISDIR (a directory has the
  * backup's name) or -errno.
  */
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+int edit_look(const struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
               struct err *e);
 
 /*
@@ -179,7 +178,8 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
 /* Check that no byte of the plan's drafts, all of which have been read, was lost before. Returns 0 or
  * -errno. */
 int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e);
-/* Look at the disk, and choose how the plan is written. Returns as edit_look() and edit_plan_way(). */
+/* Look at the disk, and choose how the plan is written. The first call probes, with a file beside the
+ * model, whether the file system can clone. Returns as edit_look() and edit_plan_way(). */
 int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
              enum edit_strategy *ret, uint64_t *copies, struct err *e);
 /* Finish what the last edit left undone on the disk, if anything: C4. Returns as edit_commit(). */

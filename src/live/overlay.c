@@ -379,7 +379,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
-    names_spare_all(l, NULL);
+    if (l->n_gone)
+        names_spare_all(l, NULL);
     if (*done && when == WHEN_NOW && l->no_room.code) { /* 0 would say that all is written */
         *e = l->no_room;
         return e->code;

@@ -65,7 +65,8 @@ static void serve_request(struct live *l, struct request *q)
     q->changed = r > 0;
     /* What is due waits on if an edit that ran before was collected with it. */
     const bool writes = q->when == WHEN_DUE ? !l->queue.due.tv_sec : q->when == WHEN_NOW;
-    if (r > 0 || (equal && (writes || l->unsettled)))
+    const bool settles = l->unsettled && l->opt.commit != LIVE_COMMIT_SYNC;
+    if (r > 0 || (equal && (writes || settles)))
         r = overlay_accept(l, mark, q->when, &q->done, &e);
     q->done |= equal;
     if (q->end)

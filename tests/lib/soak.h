@@ -18,6 +18,9 @@ uint64_t soak_size(uint64_t usual);
 /* Draw a number below n. The state must not be 0; equal states yield equal numbers. */
 unsigned soak_draw(uint64_t *state, unsigned n);
 
+/* Return the number of open files in this process. Counting itself opens one more. */
+int soak_files(void);
+
 /* Add n to the figure `what`, a string that must outlive the call. */
 void soak_count(const char *what, uint64_t n);
 void soak_print(void);

@@ -19,6 +19,7 @@
 #include "hooks.h"
 #include "gguf/gguf.h"
 #include "kernel.h"
+#include "soak.h"
 
 static struct world *world;
 static struct kernel kernel;
@@ -479,17 +480,6 @@ static struct tree *open_tree(void)
     return t;
 }
 
-static int count_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        n++;
-    if (d)
-        (void)closedir(d);
-    return n;
-}
-
 static void hang(int sig)
 {
     static const char text[] = "it hangs outside of the scheduler";
@@ -531,7 +521,7 @@ _Noreturn void run_story(struct world *w)
     disk_begin(&w->disk, w->folder, has_step(W_POWER) || has_step(W_KILL), w->story.features);
     begin(w, w->seed);
     make_model();
-    int fds = count_fds();
+    int fds = soak_files();
     alloc_count();
     struct tree *t = open_tree();
     play(t);
@@ -576,7 +566,7 @@ _Noreturn void run_story(struct world *w)
     /* While a thread is ending, /proc may list one more descriptor. */
     int left = 1;
     for (unsigned i = 0; i < 1000 && left; i++, (void)sched_yield())
-        left = count_fds() - fds;
+        left = soak_files() - fds;
     if (left)
         sched_fail("%d descriptors are left", left);
     end_now();
