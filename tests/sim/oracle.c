@@ -450,7 +450,7 @@ static void end_removal(struct state *s, int k, bool written)
     s->now.written &= (uint8_t)~bit;
     if (written)
         s->now.val[k] = 0;
-    for (uint32_t i = s->floor; i < s->moments && !written; i++)
+    for (uint32_t i = s->floor; i < s->moments && !written && !o->astray; i++)
         s->moment[i].written &= (uint8_t)~bit;
 }
 
