@@ -30,6 +30,7 @@ struct handle {
     int8_t tensor; /* NOT_OF_TENSOR: of a key */
     uint8_t kind, form;
     bool is_short; /* truncated, and not written since */
+    bool half;     /* opened while the view showed half a tensor, which had not been judged */
     bool ended;    /* a signal ended the judgement of its line */
     bool failed;   /* a write or flush was refused */
     int repeats;   /* the error of a write that its flushes repeat, or 0 */

@@ -341,6 +341,8 @@ static int open_view(struct program *p, struct handle *h, unsigned name, uint64_
         h->o = kernel_object(k, e.node);
         h->o->handles++;
         h->form = (uint8_t)form_of_size((size_t)e.attr.st_size);
+        h->half = h->kind == RAW && !may_see(k->w, h->tensor, OF_TYPE, 1u + h->form, false, OPENED,
+                                             h->opened, tensors_now(k->w));
     }
     lock_drop(&k->tensors);
     if (r < 0 || h->f)
@@ -410,16 +412,14 @@ static int write_token(struct program *p, struct handle *h, unsigned token, bool
     if (!half)
         e->part[OF_HIGH] = (uint8_t)token;
     /* half an F32, written by another program, has the size of an F16 until it is judged */
-    const bool half_one = h->kind == RAW && !may_see(k->w, h->tensor, OF_TYPE, 1 + form, false,
-                                                     OPENED, h->opened, e->begin);
-    if (half_one || (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened))
+    if (h->half || (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened))
         e->part[OF_LOW] = e->part[OF_HIGH] = ANYTHING;
     const int r = KERNEL_CALL(p, tree_write(h->f, 0, bytes, n, &p->wait));
     e->end = tensors_now(k->w);
     if (r < 0)
         e->refused = e->end;
     h->failed |= r < 0;
-    h->is_short = half_one || (h->is_short && (half || r < 0));
+    h->is_short &= half || r < 0;
     lock_drop(&h->o->lock);
     check_error(p, "write", h->tensor, r, is_lonely(k, h->tensor, h));
     return r;
@@ -513,7 +513,7 @@ static int flush(struct program *p, struct handle *h, bool sync)
         }
     }
     check_error(p, sync ? "fsync" : "close", t, r == h->repeats ? 0 : r,
-                lonely && !h->is_short && !h->failed);
+                lonely && !h->is_short && !h->half && !h->failed);
     h->failed |= r < 0;
     if (r == 0 && sync)
         tensors_synced(k->w, begin, false);
