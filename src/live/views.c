@@ -21,6 +21,7 @@ struct live_view {
     struct view_draft *d; /* NULL: the view is computed, or the handle cannot write */
     uint64_t opened; /* the object's epoch when it was opened, or cut the view down to nothing */
     uint64_t wrote;  /* the same at its last write; 0: it has not written */
+    uint64_t asked;  /* the same if that write had its line judged */
     bool append;
     bool owes; /* opened or written since its last flush */
 };
@@ -378,8 +379,8 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         h->o->cold |= (uint32_t)1 << d->view;
     if (r > 0 && begun && h->o->fresh)
         r = check_new_text(l, d); /* shells hear of it here, but not at close(2) */
-    else if (r > 0)
-        r = begun && w ? ask(l, d, WHEN_MODE, false, w) : 0;
+    else if (r > 0 && (r = begun && w ? ask(l, d, WHEN_MODE, false, w) : 0) > 0)
+        h->asked = h->wrote;
     lock_drop(&l->lock);
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, &e) : r;
@@ -671,7 +672,8 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
         return d->lost.why;
     if (h->opened <= d->outdated)
         return -ESTALE;
-    if (d->why.code || !draft_is_written(d) || d->touched <= d->settled || is_judging_line(d))
+    if (d->why.code || !draft_is_written(d) || d->touched <= d->settled ||
+        (is_judging_line(d) && h->asked == h->wrote))
         return d->why.code;
     if (!h->o->fresh)
         return ask(l, d, when, false, w);

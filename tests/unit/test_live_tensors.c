@@ -486,6 +486,10 @@ static const struct script scripts[] = {
      "put a.count '10' =ENOSPC; fsync =ENOSPC; list / 'a b z c'; text /c/raw 'ABCD'; full no;"
      "later 2; put a.count '9'; put /c/raw 'ABCD'; fsync; list / 'a b c z'",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=ABCD z:I8:20000=.{20000} "},
+    {"a close waits while another one has its text judged", "tensors close",
+     "open A /b/type w trunc; open B /b/type w; write A F1; write B 6 2; hold; & flush A; held;"
+     "& flush B; go EIO; wait =EIO; wait; release A; release B; text /b/type 'F16\n'; put /b/type "
+     "F32"},
     {"a tensor that was removed stays removed if a rename to its name is refused", "tensors close",
      "rmdir /c; gone /c/raw; full; later 1; mv /a /c =ENOSPC; full no; gone /c/raw; later 3; fsync",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} "},
