@@ -613,6 +613,9 @@ static int judge_bytes(const struct tensor_round *round, const struct tensor_bas
     if (shape) {
         j.n_dims = shape->n_dims;
         memcpy(j.dims, shape->dims, sizeof(shape->dims));
+    } else if (npy->header) {
+        j.n_dims = npy->n_dims;
+        memcpy(j.dims, npy->dims, sizeof(npy->dims));
     } else {
         j.n_dims = tensor_dims(b, j.dims);
     }

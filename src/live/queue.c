@@ -105,7 +105,7 @@ static bool work(struct pool_job *j, struct timespec *again)
 int queue_add(struct live *l, struct request *q, struct live_wait *w)
 {
     struct queue *s = &l->queue;
-    int r = buf_error(&q->text) ? -ENOMEM : l->stop ? -EROFS : 0;
+    int r = buf_error(&q->text) ? -ENOMEM : l->stop && (w || !s->working) ? -EROFS : 0;
     assert(lock_held(&l->lock));
     if (r == 0 && !s->working)
         r = pool_do(&s->worker, work);

@@ -104,13 +104,13 @@ struct live_file {
 struct request;
 
 struct queue {
-    TAILQ_HEAD(, request) waiting; /* owned */
-    struct request *running;       /* the first of them, or NULL */
-    bool working;                  /* the worker has a turn */
-    struct cond rest;              /* signalled when `working` ends */
-    struct pool_job worker;        /* runs while there are requests */
-    struct pool_job tick;          /* runs at `due` */
-    struct pool_job watch;         /* looks for signals to waiting programs */
+    TAILQ_HEAD(requests, request) waiting; /* owned */
+    struct request *running;               /* the first of them, or NULL */
+    bool working;                          /* the worker has a turn */
+    struct cond rest;                      /* signalled when `working` ends */
+    struct pool_job worker;                /* runs while there are requests */
+    struct pool_job tick;                  /* runs at `due` */
+    struct pool_job watch;                 /* looks for signals to waiting programs */
     struct timespec first_at; /* the first edit that waits for `due`; tv_sec is 0 if none waits */
     struct timespec due;      /* CLOCK_MONOTONIC; tv_sec is 0 if nothing is due */
     bool removes;             /* only removals are due, which have not been collected yet */

@@ -51,13 +51,13 @@ static uint64_t limit_of(const struct tensor_base *b, enum tensor_view view)
 
 /*
  * Drop what was accepted. But an array whose values lie elsewhere than in the view (of another width
- * or order) stays as long as it is open, because programs may have it mapped: what they store later
- * would be taken for other values.
+ * or order) stays as long as it is open, because programs may have it mapped, and until all of it was
+ * judged: what they store later would be taken for other values.
  */
 static void view_settle(const struct live *l, struct view_draft *d, uint64_t epoch)
 {
     const struct tensor_base b = object_base(l, d->object);
-    if (d->writers && tensor_array_differs(&b, d->view, &d->npy))
+    if ((d->writers || d->touched > epoch) && tensor_array_differs(&b, d->view, &d->npy))
         d->settled = epoch;
     else
         draft_settle(d, epoch);
@@ -514,19 +514,31 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last, 
 }
 
 /* Have a draft judged for nobody. If that cannot be, drop it, and say so. */
-static void ask_or_tell(struct live *l, struct view_draft *d, bool last)
+static bool ask_or_tell(struct live *l, struct view_draft *d, bool last)
 {
     struct err e = {0};
     if (err_sys(&e, ask(l, d, WHEN_MODE, last, NULL), "cannot be judged") == 0)
-        return;
+        return true;
     (void)object_refused(l, d->object, &e);
     draft_reset(d);
+    return false;
 }
 
 /* True if a flush has left something to be judged. */
 static bool draft_is_flushed(const struct view_draft *d)
 {
     return !d->dirty && !d->judging && !d->why.code && draft_is_written(d) && draft_is_due(d);
+}
+
+/* Have what was just asked served before an fsync that waits. */
+static void hasten(struct live *l)
+{
+    struct queue *s = &l->queue;
+    struct request *q = TAILQ_LAST(&s->waiting, requests);
+    if (q == s->running)
+        return;
+    TAILQ_REMOVE(&s->waiting, q, in_queue);
+    TAILQ_INSERT_AFTER(&s->waiting, s->running, q, in_queue);
 }
 
 void views_added(struct live *l, struct object *o)
@@ -540,8 +552,8 @@ void views_added(struct live *l, struct object *o)
             continue;
         }
         draft_enter(l, d);
-        if (draft_is_flushed(d)) /* still */
-            ask_or_tell(l, d, !d->writers);
+        if (draft_is_flushed(d) && ask_or_tell(l, d, !d->writers)) /* still */
+            hasten(l);
         draft_leave(l, d);
         next = o->drafts; /* the lock was dropped */
     }
@@ -719,7 +731,7 @@ static void end_writing(struct live *l, struct view_draft *d)
     }
     const bool asks = due && !(l->ending && d->dirty);
     if (asks)
-        ask_or_tell(l, d, true);
+        (void)ask_or_tell(l, d, true);
     if (due && !asks)
         (void)object_refused(l, o, &never);
     /* Who opens the view before it is judged goes on with it. */
