@@ -226,8 +226,9 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     struct history_pick p = HISTORY_PICK_INIT;
     bool done;
     int r = overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, e);
-    if ((r == -ENOSPC || r == -EDQUOT) && !q->number && l->n_gone) {
-        names_spare_all(l, e);
+    if ((r == -ENOSPC || r == -EDQUOT) && !q->number && l->n_gone && !l->tensors.n_gone &&
+        edit_change_is_empty(&l->pending)) {
+        names_spare_all(l, &(struct err){0});
         (void)snprintf(l->undo, sizeof(l->undo), "removals that had no room are taken back");
         return 0;
     }
@@ -259,7 +260,7 @@ static int undone(struct live *l, struct request *q, int r, const struct err *e)
 {
     l->restores = 0;
     if (r < 0)
-        (void)snprintf(l->undo, sizeof(l->undo), "%s", e->msg);
+        (void)snprintf(l->undo, sizeof(l->undo), "%s%.480s", q->done ? "undone, but " : "", e->msg);
     if (r < 0 && !q->done)
         return r;
     for (struct name *x = l->first, *next; x && q->changed; x = next) {

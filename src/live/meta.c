@@ -264,7 +264,7 @@ void names_spare_all(struct live *l, const struct err *why)
         if (!x->gone || !(why || x->file))
             continue;
         name_keep(l, x);
-        if (why)
+        if (why && why->code)
             (void)name_refused(l, x, why);
     }
 }

@@ -113,8 +113,8 @@ void name_reap(struct live *l, struct name *x);
 void name_keep(struct live *l, struct name *x);
 /* The same, and show a key that was hidden. */
 void name_spare(struct live *l, struct name *x);
-/* Take the removals of all keys back, for this reason. why NULL: of those that were created anew while
- * their removal was planned. */
+/* Take the removals of all keys back, for this reason (code 0: as was asked). why NULL: of those that
+ * were created anew while their removal was planned. */
 void names_spare_all(struct live *l, const struct err *why);
 void name_set_error(struct live *l, struct name *x, const char *why); /* why may be NULL */
 /* Report a refused edit in the log and in user.gguf.error. Returns e->code. */

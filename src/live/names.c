@@ -258,14 +258,17 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
     struct edit_change *c = &l->pending;
     const struct name *from = q->from, *to = q->to;
     const struct file *f = q->file;
+    const bool stored = value_is_stored(l, from);
+    if (!stored && (q->number || !(f->writers || f->made || f->pins > 1)))
+        return err_set(e, -ENOENT, "the key is gone");
     name_keep(l, q->to);
-    if (!value_is_stored(l, from)) /* its text has not come yet */
-        return f->writers || f->made || f->pins > 1 ? 0 : err_set(e, -ENOENT, "the key is gone");
-    if (!value_is_stored(l, to)) {
+    if (!stored) /* its text has not come yet */
+        return 0;
+    q->number = value_is_stored(l, to); /* then the target stays the key that it is */
+    if (!q->number) {
         const int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
         return r < 0 ? r : 1;
     }
-    q->number = 1; /* the target stays the key that it is */
     int r = value_text(l, from, &q->text);
     r = r < 0 ? err_set(e, r, "no memory for the edit") : value_accept(l, q, to, e);
     if (r >= 0)
@@ -280,10 +283,11 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
     struct file *f = q->file;
     struct name *from = q->from, *to = q->to;
     const bool key = from->key;
-    if (r < 0 && !q->done && q->wait) /* sed -i.bak has moved the key aside */
+    if (r < 0 && r != -ENOENT && !q->done && q->wait) /* sed -i.bak has moved the key aside */
         name_spare(l, to);
     if (r < 0 && !q->done)
-        return name_refused(l, from->file && !value_is_stored(l, to) ? from : to, e);
+        return r == -ENOENT ? r
+                            : name_refused(l, from->file && !value_is_stored(l, to) ? from : to, e);
     if (q->changed) {
         to->mtime = from->mtime;
         name_set_error(l, to, NULL);
@@ -338,10 +342,9 @@ static int rename_over_key(struct live *l, struct file *f, const char *text, str
     to->pins++;
     q->from = f->name;
     q->from->pins++;
-    if (!key) {
+    q->number = key ? value_is_stored(l, q->from) : f->version;
+    if (!key)
         buf_add(&q->text, f->text.data, f->text.len);
-        q->number = f->version;
-    }
     q->apply = key ? accept_key : accept_helper;
     q->end = key_renamed;
     return queue_add(l, q, w);

@@ -38,8 +38,8 @@ struct request {
     struct name *from, *to;
     struct buf text; /* owned */
     struct typed typed;
-    uint64_t number;           /* the draft's version; for an undo the number of the state */
-    int failed;                /* for a sync: the error of a new tensor, or 0 */
+    uint64_t number; /* a draft's version; an undo's state; 1: a key's rename, with its value */
+    int failed;      /* for a sync: the error of a new tensor, or 0 */
     struct object *object;     /* a tensor: pinned; or NULL */
     struct view_draft *view;   /* a draft of it, counted in `judging`; or NULL */
     struct tensor_round round; /* a copy of that: owned */

@@ -252,7 +252,7 @@ static int text_accepted(struct live *l, struct request *q, int r, const struct 
     struct name *x = q->to;
     if (r < 0 && !q->done)
         return f->state != DRAFT_NONE && f->version == q->number ? draft_refused(l, f, x, e)
-               : x                                               ? name_refused(l, x, e)
+               : x && r != -ENOENT                               ? name_refused(l, x, e)
                                                                  : r;
     draft_accepted(f, q->number, &q->typed);
     if (x && q->changed) { /* else the reason for a refusal stays: an editor may restore the text */

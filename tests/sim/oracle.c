@@ -55,6 +55,7 @@ struct waiting {
     uint8_t kind, typed;
     bool now;     /* what was accepted before it is written before its answer */
     bool removed; /* a rename's: the new name was removed after a signal had ended the wait */
+    bool stored;  /* a key's rename: its value was there */
     uint8_t gone; /* keys that were removed before it */
     int8_t caller, file, from, to;
     struct chars text;
@@ -763,7 +764,8 @@ static void rename_to_key(const struct state *s, unsigned c, int f)
                               .from = (int8_t)from,
                               .to = (int8_t)to,
                               .text = x->text,
-                              .version = x->version};
+                              .version = x->version,
+                              .stored = !x->helper && stored(s, from)};
     if (!(unwritten && writers(s, f, true))) {
         struct state t = *s;
         wait_turn(&t, (int)c, q);
@@ -923,6 +925,13 @@ static int key_meant(const struct state *s, const struct waiting *q, bool *eithe
     return *either ? q->from : NONE;
 }
 
+/* Returns whether a key that is renamed has neither a value nor a text that comes. */
+static bool is_lost(const struct state *s, const struct waiting *q)
+{
+    const bool comes = !q->stored && (writers(s, q->file, false) || is_waiting(s, q->file));
+    return q->kind == EDIT_MOVE && !stored(s, q->from) && !(comes && key_of(s, q->file) == q->from);
+}
+
 /* Makes the edit of key k in s. Returns the answer, or 0. *edits: it changes a value. */
 static int make_edit(struct state *s, const struct waiting *q, bool *edits, int k)
 {
@@ -937,10 +946,8 @@ static int make_edit(struct state *s, const struct waiting *q, bool *edits, int 
     }
     if (q->kind == EDIT_TYPE && !(v && stored(s, k)))
         return -ENOENT;
-    if (q->kind == EDIT_MOVE && !stored(s, q->from)) { /* a new key: its draft moves */
-        const bool comes = writers(s, q->file, false) || is_waiting(s, q->file);
-        return key_of(s, q->file) == q->from && comes ? 0 : -ENOENT;
-    }
+    if (q->kind == EDIT_MOVE && !stored(s, q->from)) /* a new key: its draft moves */
+        return is_lost(s, q) ? -ENOENT : 0;
     int is;
     unsigned typed = q->typed;
     struct chars text = q->text;
@@ -968,7 +975,7 @@ static void end_edit(struct state *s, const struct waiting *q, int why)
 {
     if (why && q->kind == EDIT_TEXT)
         refuse(s, q->file, q->version, why);
-    if (why && is_rename(q) && q->caller >= 0)
+    if (why && why != -ENOENT && is_rename(q) && q->caller >= 0)
         spare(s, q->to, false);
     if (why)
         return;
@@ -998,7 +1005,7 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
     before.queued--;
     memmove(before.queue, before.queue + 1, before.queued * sizeof(q));
     memset(before.queue + before.queued, 0, sizeof(q));
-    if (k >= 0 && q.kind != EDIT_TYPE)
+    if (k >= 0 && q.kind != EDIT_TYPE && !is_lost(&before, &q))
         end_removal(&before, k, written);
     s = before;
     int why = make_edit(&s, &q, &edits, k);
