@@ -298,6 +298,7 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
         return r;
     if (key && !q->changed) {
         name_spare(l, to);
+        f->typed.set &= !value_is_stored(l, to); /* the target keeps its type */
         rename_plainly(l, f, to);
         return r;
     }
@@ -307,8 +308,7 @@ static int key_renamed(struct live *l, struct request *q, int r, const struct er
         to->ino = from->ino;
         from->ino = l->given++;
     }
-    if (key)
-        from->mtime = (struct timespec){0};
+    from->mtime = (struct timespec){0};
     become_key(l, f, to);
     if (f->state != DRAFT_NONE && !f->writers)
         (void)draft_judge_rest(l, f, NULL);

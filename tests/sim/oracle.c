@@ -990,6 +990,8 @@ static void end_edit(struct state *s, const struct waiting *q, int why)
     spare(s, q->to, false);
     if (s->file[q->file].backs >= 0) /* the key that was moved aside goes right after the edit */
         add_moment(s, &s->now);
+    if (q->kind == EDIT_MOVE && !q->stored && stored(s, q->to)) /* the target keeps its type */
+        s->file[q->file].typed = 0;
     become(s, q->file, q->to);
     if (q->kind == EDIT_NAME && !writers(s, q->file, false) && brings_text(s, q->file))
         into_queue(s, NONE, judged(s, q->file, false)); /* it was closed when it was a helper */

@@ -358,6 +358,10 @@ static const struct script scripts[] = {
      "put .c 9; hold; & mv .c a.count; held; interrupt; wait =EINTR; mv a.count a.count~; go;"
      "fsync; gone a.count; text a.count~ '7\n'; text .c 9; rm .c",
      A_NAME NINE A_OTHER A_LIST},
+    {"a new key that is renamed over a key leaves it its type and, unwritten, its value", NULL,
+     "open A a.new w creat trunc; type a.new string; mv a.new a.count; release A; typed a.count "
+     "u32;"
+     "text a.count '7\n'; fsync"},
     {"a helper that became a key at last is no error any more", NULL,
      "put .c abc; mv .c llama.context_length =EINVAL; owes .c; put .c 9;"
      "mv .c llama.context_length; fsync; owes",
