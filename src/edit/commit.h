@@ -30,7 +30,7 @@
  *        finishes it first, as do the next mount and edit_recover().
  *      - The same, but the edit was given up before the model was written, or the journal's name is
  *        gone, but its directory could not be synced (journal_cancel()). The message says that the
- *        next mount may apply this edit. Until then, edits fail with -ESTALE if the journal is there.
+ *        next mount may apply this edit. The next commit removes the journal first, or fails.
  *      After a successful edit, the journal may remain as well (journal_end()).
  *  C5. A file is replaced only if it is the one that was opened (same inode, size and mtime), and a
  *      plan is carried out only for a file of the size that it was made for; otherwise -ESTALE.

@@ -537,13 +537,14 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     *found = j.state;
     if (r < 0)
         return r;
-    if (edits && j.state == JOURNAL_REDO && !f->unfinished)
+    const bool refused = edits && j.state == JOURNAL_REDO && !f->unfinished; /* journal_cancel() */
+    if (refused && j.begun)
         return err_set(e, -ESTALE, "an interrupted edit must be recovered first");
     if (edits && !whole && f->unfinished)
         return err_set(e, -ESTALE, "the journal of an unfinished edit is gone");
     if (j.state == JOURNAL_PLANTED || j.state == JOURNAL_NONE)
         return j.state == JOURNAL_NONE ? 0 : -ESTALE;
-    r = whole ? settle(f, &j) : 0;
+    r = whole && !refused ? settle(f, &j) : 0;
     if (r < 0 && edits) /* the bytes written are those of this file's own edit */
         (void)edit_file_note(f, NULL);
     if (r < 0) {

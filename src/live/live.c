@@ -226,9 +226,9 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     struct history_pick p = HISTORY_PICK_INIT;
     bool done;
     int r = overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, e);
-    if ((r == -ENOSPC || r == -EDQUOT) && !q->number && l->n_gone && !l->tensors.n_gone &&
-        edit_change_is_empty(&l->pending)) {
+    if (r < 0 && r == l->no_room.code && !q->number && edit_change_is_empty(&l->pending)) {
         names_spare_all(l, &(struct err){0});
+        tensors_spare_all(l);
         (void)snprintf(l->undo, sizeof(l->undo), "removals that had no room are taken back");
         return 0;
     }

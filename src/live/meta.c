@@ -605,7 +605,7 @@ int live_facts(struct live *l, uint32_t number, const struct live_facts *to)
     const struct name *x = f ? f->name : NULL;
     if (x)
         s = value_stored(l, x);
-    const bool typed = f && !s.snap && f->typed.set && !f->typed.inherited;
+    const bool typed = x && !s.snap && f->typed.set && !f->typed.inherited;
     if (typed)
         v = (struct gguf_value){.type = (uint8_t)f->typed.type, .elem = (uint8_t)f->typed.elem};
     *to->helper = x && !x->key;

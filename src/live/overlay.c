@@ -211,6 +211,8 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
     struct store *s = NULL;
     a->tried = true;
     a->begun = when_ms();
+    a->notes.len = 0;
+    overlay_notes(l, false, &a->notes);
     a->result = (struct edit_result){.old_fd = -1};
     put_on_record(l, g->snap, false);
     int r = edit_commit(l->file, &a->p, &l->opt.edit, &hooks, &a->result, e);
@@ -274,68 +276,69 @@ void overlay_retire(struct live *l)
 
 /* ---- accepting ---- */
 
-/* Plan what is pending, which only this thread changes, and ask the disk whether the plan can be
- * written, and whether that copies little. Drops the lock. */
+/* Plan what is pending, and ask the disk whether the plan can be written, and whether that copies
+ * little. Call without the lock. */
 static int plan(struct live *l, struct accept *a, struct err *e)
 {
     enum edit_strategy how;
     uint64_t copies = 0;
     edit_plan_free(&a->p);
-    lock_drop(&l->lock);
     overlay_retire(l); /* a request may have two edits accepted */
     int r = edit_plan_make(&l->pending, &l->opt.edit, &a->p, e);
     if (r == 0)
         r = edit_way(l->file, &a->p, &l->opt.edit, &how, &copies, e);
-    lock_take(&l->lock);
     a->write &= a->sure || copies <= EDIT_CHEAP;
     return r;
 }
 
-/* Plan what is pending with the removals, which are written if it is written now. If they alone
- * prevent that (relayout=inplace), they are taken back; if they need more room, what else is pending goes
- * without them. */
-static int plan_removals(struct live *l, struct accept *a, struct err *e)
+/* Plan what is pending, and write it or show it; but neither if removals are part of it and it is not
+ * to be written now. Drops the lock: only this thread changes what is pending. */
+static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e)
+{
+    CLEANUP(view_free) struct view g = VIEW_INIT;
+    lock_drop(&l->lock);
+    int r = plan(l, a, e);
+    const bool goes = r == 0 && (a->write || !a->mixed);
+    if (goes)
+        newest_touch(l->newest);
+    if (goes)
+        r = make_state(l, &l->disk, l->state, &a->p, &g, e);
+    if (goes && r == 0 && a->write)
+        r = write_plan(a, &g, e);
+    lock_take(&l->lock);
+    l->unsettled = l->file->unfinished || l->file->unsynced;
+    *done = goes && (r == 0 || a->result.unfinished);
+    if (*done)
+        state_accepted(l, &g, a->write);
+    if (goes && r < 0 && l->unsettled)
+        l->trouble = *e;
+    return r;
+}
+
+/* Carry out what is pending with the removals. If they alone prevent that (relayout=inplace), they are
+ * taken back; if they need more room, what else is pending goes without them. */
+static int carry_out_removals(struct live *l, struct accept *a, bool *done, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
     int r = remove_gone(l, &l->pending, e);
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
-        r = plan(l, a, e);
-    const bool room = a->mixed && (r == -ENOSPC || r == -EDQUOT);
+        r = carry_out(l, a, done, e);
+    if (*done)
+        return r;
+    const bool room = a->mixed && !l->unsettled && (r == -ENOSPC || r == -EDQUOT);
     if (room && !l->no_room.code)
         live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", e->msg);
     l->no_room = room ? *e : (struct err){0};
-    if (!a->mixed || (r == 0 ? a->write : !room && r != -EOPNOTSUPP))
+    if (!a->mixed || (r < 0 && !room && r != -EOPNOTSUPP))
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = false;
     const struct err why = *e;
     const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
-    r = alone ? r : plan(l, a, e);
+    r = alone ? r : carry_out(l, a, done, e);
     if (!room && failed && (alone || r == 0))
         names_spare_all(l, &why);
-    return r;
-}
-
-static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e)
-{
-    CLEANUP(view_free) struct view g = VIEW_INIT;
-    newest_touch(l->newest);
-    if (a->write)
-        overlay_notes(l, false, &a->notes);
-    lock_drop(&l->lock);
-    int r = make_state(l, &l->disk, l->state, &a->p, &g, e);
-    *done = r == 0 && !a->write;
-    if (r == 0 && a->write) {
-        r = write_plan(a, &g, e);
-        *done = r == 0 || a->result.unfinished;
-    }
-    lock_take(&l->lock);
-    l->unsettled = l->file->unfinished || l->file->unsynced;
-    if (*done)
-        state_accepted(l, &g, a->write);
-    if (r < 0 && l->unsettled)
-        l->trouble = *e;
     return r;
 }
 
@@ -373,9 +376,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         return r;
     l->busy = true;
     if (r == 0)
-        r = a.write && is_hiding(l) ? plan_removals(l, &a, e) : plan(l, &a, e);
-    if (r == 0)
-        r = carry_out(l, &a, done, e);
+        r = a.write && is_hiding(l) ? carry_out_removals(l, &a, done, e)
+                                    : carry_out(l, &a, done, e);
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
@@ -390,8 +392,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     edit_undo(&l->pending, mark);
     const bool others =
         (a.mixed && is_hiding(l)) || l->unsettled || !edit_change_is_empty(&l->pending);
-    if (!others)
-        queue_spared(l);
+    queue_spared(l);
     if (!others || (edit && !a.tried)) /* the fault may be this edit's */
         return r;
     if (!a.tried) /* time does not try again */

@@ -69,8 +69,7 @@ static void serve_request(struct live *l, struct request *q)
     if (r > 0 || (equal && (writes || settles)))
         r = overlay_accept(l, mark, q->when, &q->done, &e);
     q->done |= equal;
-    if (q->end)
-        r = q->end(l, q, r, &e);
+    r = q->end ? q->end(l, q, r, &e) : r < 0 ? r : q->failed;
     struct live_wait *w = q->wait;
     q->wait = NULL; /* too late for a signal: overlay_freshen() drops the lock */
     (void)overlay_freshen(l, &e);
@@ -125,14 +124,6 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w)
     return LIVE_PARKED;
 }
 
-/* A new tensor that could not be added keeps nothing else from being written. */
-static int synced(struct live *l, struct request *q, int r, const struct err *e)
-{
-    (void)l;
-    (void)e;
-    return r < 0 ? r : q->failed;
-}
-
 int queue_sync(struct live *l, bool all, struct live_wait *w)
 {
     if (!l->queue.working && !overlay_is_pending(l) && !(all && !TAILQ_EMPTY(&l->tensors.fresh)))
@@ -142,7 +133,6 @@ int queue_sync(struct live *l, bool all, struct live_wait *w)
         return -ENOMEM;
     q->when = WHEN_NOW;
     q->apply = all ? tensors_add : NULL;
-    q->end = synced;
     return queue_add(l, q, w);
 }
 

@@ -27,7 +27,7 @@ struct request {
     int (*apply)(struct live *l, struct request *q, struct err *e);
     /*
      * Follow an edit that was accepted (r >= 0, or r < 0 and `done`) or refused. Returns the result
-     * for the program. NULL: r.
+     * for the program. NULL: r, or `failed`.
      */
     int (*end)(struct live *l, struct request *q, int r, const struct err *e);
     bool done;     /* the edit was made, or there was nothing to do, whatever the result */
@@ -39,7 +39,7 @@ struct request {
     struct buf text; /* owned */
     struct typed typed;
     uint64_t number; /* a draft's version; an undo's state; 1: a key's rename, with its value */
-    int failed;      /* for a sync: the error of a new tensor, or 0 */
+    int failed;      /* the error of a new tensor, which keeps nothing else from being written */
     struct object *object;     /* a tensor: pinned; or NULL */
     struct view_draft *view;   /* a draft of it, counted in `judging`; or NULL */
     struct tensor_round round; /* a copy of that: owned */

@@ -112,8 +112,7 @@ static bool can_spare(const struct live *l, const struct object *o)
            !(name && fresh_named(l, name, n));
 }
 
-/* Bring all tensors back whose removal can be taken back. */
-static void spare_all(struct live *l)
+void tensors_spare_all(struct live *l)
 {
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
@@ -176,7 +175,7 @@ static int remove_tensor(struct live *l, const char *file)
     if (unready.code || l->opt.edit.strategy == EDIT_INPLACE)
         return object_refused(l, o, unready.code ? &unready : &place);
     if (l->state->gguf->n_tensors + l->tensors.adding - l->tensors.n_gone <= 1) {
-        spare_all(l);
+        tensors_spare_all(l);
         r = object_refused(l, o, &last);
         (void)overlay_freshen(l, &unready);
         return r;
@@ -507,7 +506,7 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
     }
     if (l->tensors.n_gone >=
         l->state->gguf->n_tensors) /* counting on one that could not be added */
-        spare_all(l);
+        tensors_spare_all(l);
     return 0;
 }
 

@@ -57,6 +57,8 @@ struct request;
 
 /* Add the removal of tensors that are gone to `c`. Returns as edit_tensor_remove(). */
 int tensors_remove(const struct live *l, struct edit_change *c, struct err *e);
+/* Bring all tensors back whose removal can be taken back. */
+void tensors_spare_all(struct live *l);
 /* Forget tensors that are gone and whose removal is written. */
 void tensors_removed(struct live *l);
 /* For request.apply: judge the fresh tensors that were written, and add those that are whole, in one

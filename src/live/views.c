@@ -414,7 +414,10 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
     int r = begin_write(l, h, size == 0, &b);
     if (r == 0)
         r = draft_resize(l, d, &b, size, &e);
+    const bool resized = r == 0 && d->changed;
     lock_drop(&l->lock);
+    if (resized && tensor_views[d->view].npy) /* the header may be the tensor's own */
+        (void)check_npy(l, d, &b, NPY_MAX_HEADER, &(struct err){0});
     lock_drop(&d->io);
     return e.code ? refuse_write(l, d, &e) : r > 0 ? 0 : r;
 }

@@ -451,8 +451,10 @@ static void end_removal(struct state *s, int k, bool written)
     s->now.written &= (uint8_t)~bit;
     if (written)
         s->now.val[k] = 0;
-    for (uint32_t i = s->floor; i < s->moments && !written && !o->astray; i++)
-        s->moment[i].written &= (uint8_t)~bit;
+    if (written || o->astray)
+        return;
+    for (uint32_t i = s->moments; i > s->floor && s->moment[i - 1].gone & bit; i--)
+        s->moment[i - 1].written &= (uint8_t)~bit; /* but not an earlier removal's */
 }
 
 /* A key that was removed or hidden is created: it is the same key. late: its removal is being

@@ -291,7 +291,7 @@ static void check_folder(void)
                     strncmp(name, "kept-", 5) == 0; /* made by faultsys.h */
         const bool journal = strcmp(name, strrchr(journal_path, '/') + 1) == 0;
         if ((journal && world->disk.hits) || (!ours && world->disk.hits && failures("unlink")) ||
-            (!ours && world->disk.hits > 2 && failures("rename") > 1))
+            (!ours && failures("rename") && failures("rename") + failures("fstatat") > 1))
             world->out.crashed = true; /* the next mount removes them */
         else if (!ours)
             sched_fail("%s is left beside the model", name);

@@ -220,6 +220,17 @@ void tensors_synced(struct world *w, uint32_t since, bool dir)
         }
 }
 
+void tensors_spared(struct world *w)
+{
+    struct tensor_oracle *o = &w->tensors;
+    for (int t = 0; t < TENSORS; t++) {
+        share(w, t);
+        for (unsigned i = 0; i < o->n[t]; i++)
+            if (o->edit[t][i].part[OF_TYPE] == NONE && o->edit[t][i].durable == (uint32_t)NEVER)
+                o->edit[t][i].accepted = (uint32_t)NEVER;
+    }
+}
+
 void tensors_begin(struct world *w, struct build *b)
 {
     struct tensor_oracle *o = &w->tensors;

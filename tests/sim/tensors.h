@@ -57,6 +57,8 @@ static inline bool is_tensor(unsigned name)
     return name >= KEYS && name < REGS;
 }
 
+/* An undo may have taken removals back that had no room. */
+void tensors_spared(struct world *w);
 /* Adds the tensors that a model has at first. */
 void tensors_begin(struct world *w, struct build *b);
 uint32_t tensors_now(struct world *w);

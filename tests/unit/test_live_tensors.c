@@ -361,6 +361,8 @@ static const struct script scripts[] = {
      "/a/f32 '97 98 99 100 101 "
      "102 103 104'; fail; flush A; close A",
      "a:I8:8=12345678 " B C},
+    {"an .npy is cut and extended again", "tensors",
+     "open A /b/f32.npy rw; trunc A 140; trunc A 152; close A", A "b:F32:2x3=1,2,3,0,0,0 " C},
     {"the header of an .npy alone is no error for ten seconds", "tensors",
      "open A /b/f32.npy rw trunc; npy A '6' ''; close A; later 11; unsaved 'tensors/b: only the "
      "header of a NumPy array was written;'; put /b/type F32; open A /b/f32.npy rw trunc; npy A "

@@ -76,6 +76,9 @@ static const struct script scripts[] = {
      "put a.count '8'; put a.count 'junk' =EINVAL; full; later 2; put a.other '9' =ENOSPC;"
      "time noted a.count; undo =ENOSPC; full no; later 2; refused a.count; time same a.count",
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
+    {"an undo takes removals back that have no room", "history tensors close",
+     "rm a.count; rmdir /c; full; fsync =ENOSPC; undo; said 'taken back'; list / 'a b c z';"
+     "full no; text a.count '7\n'; fsync; owes"},
     {"an undo first writes what is pending", "history",
      "put a.name 'two'; fsync; undo; text a.name 'one\n'; put a.count '9'; rm a.other; undo;"
      "list a.name a.count a.other a.list; text a.count '7\n'"},
