@@ -109,7 +109,7 @@ void object_touch(struct live *l, struct object *o)
 {
     o->news = true;
     l->tensors.due = when_after(NEW_QUIET * 1000);
-    queue_tick(l, &l->tensors.due);
+    pool_call_at(&l->queue.tick, &l->tensors.due);
 }
 
 /* ---- requests ---- */
@@ -180,10 +180,10 @@ bool draft_is_written(const struct view_draft *d)
 
 void draft_reset(struct view_draft *d)
 {
-    if (d->refused > d->settled) {
-        d->lost.after = d->settled;
-        d->lost.upto = d->refused;
-    }
+    struct live_view *h;
+    LIST_FOREACH(h, &d->handles, in_draft)
+    if (h->wrote > d->settled && h->wrote <= d->refused)
+        h->lost = d->refusal;
     extents_free(&d->written);
     if (d->changed) /* the kernel has pages of it */
         d->object->cold |= (uint32_t)1 << d->view;

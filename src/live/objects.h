@@ -23,6 +23,18 @@
 /* Maximum size in bytes of a draft whose size no tensor determines; larger than any tensor. */
 #define DRAFT_MAX ((uint64_t)1 << 43)
 
+struct live_view {
+    struct object *o;     /* pinned */
+    struct view_draft *d; /* NULL: the view is computed, or the handle cannot write */
+    LIST_ENTRY(live_view) in_draft;
+    uint64_t opened; /* the object's epoch when it was opened, or cut the view down to nothing */
+    uint64_t wrote;  /* the same at its last write; 0: it has not written */
+    uint64_t asked;  /* the same if that write had its line judged */
+    int lost;        /* why what it wrote was dropped, until it begins anew; or 0 */
+    bool append;
+    bool owes; /* opened or written since its last flush */
+};
+
 struct view_draft {
     struct view_draft *next; /* in object.drafts */
     struct object *object;
@@ -37,13 +49,9 @@ struct view_draft {
     uint64_t settled;      /* the newest epoch that was accepted; 0: none */
     uint64_t copied;       /* the newest epoch that was taken to be judged; 0: none */
     uint64_t outdated; /* writes of handles that were opened in this epoch or before are refused */
-    /* Refused epochs (after, upto] that were dropped: handles whose last write is one of them hear
-     * of it until they write again. */
-    struct {
-        uint64_t after, upto;
-        int why;
-    } lost;
-    struct err why;        /* why a write was refused, until the view is written anew */
+    int refusal;       /* the error of `refused` */
+    LIST_HEAD(, live_view) handles; /* those that can write */
+    struct err why;                 /* why a write was refused, until the view is written anew */
     struct timespec begun; /* until when a header alone waits for the rest; tv_sec 0: it does not */
     /* The content, if `changed`: */
     struct extents written;

@@ -136,8 +136,9 @@ void overlay_notes(const struct live *l, bool gone, struct buf *out)
 struct accept {
     struct live *l;
     struct edit_plan p;
-    bool write; /* write it now */
+    bool may;   /* it may be written now */
     bool sure;  /* however long that takes */
+    bool write; /* it is written now */
     bool mixed; /* with removals */
     bool tried; /* the write began */
     struct edit_result result;
@@ -233,8 +234,9 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
     return r;
 }
 
-/* The state g is accepted. written: it is on disk, and nothing is pending any more. */
-static void state_accepted(struct live *l, const struct view *g, bool written)
+/* The state g is accepted. written: it is on disk, and nothing is pending any more, except removals if
+ * it is not `mixed`. */
+static void state_accepted(struct live *l, const struct view *g, bool written, bool mixed)
 {
     const bool mapped = written && g->store != l->disk.store;
     l->old[0] = (struct view){.snap = l->state, .store = l->over};
@@ -245,7 +247,9 @@ static void state_accepted(struct live *l, const struct view *g, bool written)
         l->disk = view_ref(g);
         edit_change_free(&l->pending);
         overlay_begin(l);
-        l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
+        l->queue.due.tv_sec = 0;
+        if (mixed || !is_hiding(l)) /* else they have waited since then */
+            l->queue.first_at.tv_sec = 0;
         l->trouble = (struct err){0};
     } else {
         edit_keep(&l->pending, edit_mark(&l->pending));
@@ -287,7 +291,7 @@ static int plan(struct live *l, struct accept *a, struct err *e)
     int r = edit_plan_make(&l->pending, &l->opt.edit, &a->p, e);
     if (r == 0)
         r = edit_way(l->file, &a->p, &l->opt.edit, &how, &copies, e);
-    a->write &= a->sure || copies <= EDIT_CHEAP;
+    a->write = a->may && (a->sure || copies <= EDIT_CHEAP);
     return r;
 }
 
@@ -309,14 +313,14 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     l->unsettled = l->file->unfinished || l->file->unsynced;
     *done = goes && (r == 0 || a->result.unfinished);
     if (*done)
-        state_accepted(l, &g, a->write);
+        state_accepted(l, &g, a->write, a->mixed);
     if (goes && r < 0 && l->unsettled)
         l->trouble = *e;
     return r;
 }
 
-/* Carry out what is pending with the removals. If they alone prevent that (relayout=inplace), they are
- * taken back; if they need more room, what else is pending goes without them. */
+/* Carry out what is pending with the removals. If they need more room or too much time, what else is
+ * pending goes without them; if they alone prevent it (relayout=inplace), they are taken back as well. */
 static int carry_out_removals(struct live *l, struct accept *a, bool *done, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
@@ -324,19 +328,20 @@ static int carry_out_removals(struct live *l, struct accept *a, bool *done, stru
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = carry_out(l, a, done, e);
-    if (*done)
-        return r;
-    const bool room = a->mixed && !l->unsettled && (r == -ENOSPC || r == -EDQUOT);
+    const bool room = !*done && a->mixed && !l->unsettled && (r == -ENOSPC || r == -EDQUOT);
     if (room && !l->no_room.code)
         live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", e->msg);
-    l->no_room = room ? *e : (struct err){0};
-    if (!a->mixed || (r < 0 && !room && r != -EOPNOTSUPP))
+    if (r < 0 || *done)
+        l->no_room = room ? *e : (struct err){0};
+    if (*done || !a->mixed || (r < 0 && !room && r != -EOPNOTSUPP))
         return r;
     edit_undo(&l->pending, mark);
-    a->mixed = false;
+    a->mixed = a->tried = false;
     const struct err why = *e;
-    const bool failed = r < 0, alone = failed && edit_change_is_empty(&l->pending);
-    r = alone ? r : carry_out(l, a, done, e);
+    const bool failed = r < 0, alone = edit_change_is_empty(&l->pending);
+    a->may = failed || !alone; /* else the removals are collected */
+    if (!failed || !alone)
+        r = carry_out(l, a, done, e);
     if (!room && failed && (alone || r == 0))
         names_spare_all(l, &why);
     return r;
@@ -354,8 +359,8 @@ static int finish_last(struct live *l, struct err *e)
     l->busy = false;
     l->unsettled = l->file->unfinished || l->file->unsynced;
     queue_spared(l);
-    if (r < 0 && l->unsettled)
-        l->trouble = *e;
+    if (r == 0 || l->unsettled) /* what is pending besides has its turn now */
+        l->trouble = r == 0 ? (struct err){0} : *e;
     return r;
 }
 
@@ -370,14 +375,13 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     a.sure = when == WHEN_NOW || (when == WHEN_MODE && mode == LIVE_COMMIT_CLOSE) ||
              (when == WHEN_DUE && (mode != LIVE_COMMIT_AUTO || !l->queue.removes ||
                                    !edit_change_is_empty(&l->pending)));
-    a.write = a.sure || mode != LIVE_COMMIT_SYNC;
-    int r = a.write ? finish_last(l, e) : 0;
+    a.may = a.sure || mode != LIVE_COMMIT_SYNC;
+    int r = a.may ? finish_last(l, e) : 0;
     if (empty)
         return r;
     l->busy = true;
     if (r == 0)
-        r = a.write && is_hiding(l) ? carry_out_removals(l, &a, done, e)
-                                    : carry_out(l, &a, done, e);
+        r = a.may && is_hiding(l) ? carry_out_removals(l, &a, done, e) : carry_out(l, &a, done, e);
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
@@ -393,6 +397,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     const bool others =
         (a.mixed && is_hiding(l)) || l->unsettled || !edit_change_is_empty(&l->pending);
     queue_spared(l);
+    if (!l->queue.due.tv_sec) /* time does not try again */
+        l->queue.first_at.tv_sec = 0;
     if (!others || (edit && !a.tried)) /* the fault may be this edit's */
         return r;
     if (!a.tried) /* time does not try again */

@@ -219,11 +219,6 @@ static bool tick(struct pool_job *j, struct timespec *again)
     return next;
 }
 
-void queue_tick(struct live *l, const struct timespec *at)
-{
-    pool_call_at(&l->queue.tick, at);
-}
-
 void queue_later(struct live *l, bool removes)
 {
     struct queue *s = &l->queue;
@@ -233,17 +228,19 @@ void queue_later(struct live *l, bool removes)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;
-    if (removes && s->due.tv_sec && !s->removes) /* written with what was collected */
-        return;
-    s->removes = removes;
+    const bool joins =
+        removes && s->due.tv_sec && !s->removes; /* written with what was collected */
+    s->removes = removes && !joins;
     struct timespec due = when_after(seconds * 1000);
     if (!s->first_at.tv_sec)
         s->first_at = when_now();
     const struct timespec latest = when_later(&s->first_at, QUEUE_LATEST * 1000);
     if (s->first_at.tv_sec && when_before(&latest, &due))
         due = latest;
+    if (joins && when_before(&due, &s->due))
+        return;
     s->due = due;
-    queue_tick(l, &due);
+    pool_call_at(&s->tick, &due);
 }
 
 void queue_spared(struct live *l)

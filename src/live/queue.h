@@ -61,14 +61,12 @@ int queue_add(struct live *l, struct request *q, struct live_wait *w);
 int queue_sync(struct live *l, bool all, struct live_wait *w);
 /* Have pending edits written later: removals, or collected edits. */
 void queue_later(struct live *l, bool removes);
-/* A removal was taken back: if nothing else is pending, nothing is due, and nothing is in trouble. */
+/* If nothing is pending any more, nothing is due, and nothing is in trouble. */
 void queue_spared(struct live *l);
 #define QUEUE_REMOVALS 1 /* seconds after the last removal */
 #define QUEUE_TENSORS 2  /* the same if tensors are removed */
 #define QUEUE_EDITS 10   /* seconds after the last collected edit */
 #define QUEUE_LATEST 60  /* seconds after the first */
-/* Look at this time for what is due. */
-void queue_tick(struct live *l, const struct timespec *at);
 
 /* Call these three without the lock. */
 void queue_interrupt(struct live *l, const void *request);

@@ -211,6 +211,7 @@ static int unlink_view(struct live *l, uint32_t number, enum tensor_view view)
     if (!d)
         return 0;
     draft_reset(d);
+    d->outdated = o->epoch++; /* what is written to a removed file goes nowhere */
     draft_reap(l, d);
     object_touch(l, o); /* this view may have prevented the tensor from being added */
     return 0;
@@ -398,7 +399,8 @@ static void judge_fresh(struct live *l, struct request *q, struct object *o, str
     struct tensor_new new = {.big = l->state->gguf->fmt.big,
                              .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
     struct tensor_edit edit = TENSOR_EDIT_INIT;
-    int r = check_views(o, e);
+    const int refused = check_views(o, e);
+    int r = refused;
     o->news = false;
     for (struct view_draft *d = o->drafts; d; d = d->next)
         d->copied = o->epoch;
@@ -426,7 +428,8 @@ static void judge_fresh(struct live *l, struct request *q, struct object *o, str
     else if (r == -EINTR)
         object_touch(l, o);
     else if (r < 0)
-        fresh_refused(l, q, o, r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM, e);
+        fresh_refused(l, q, o,
+                      !refused && (r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM), e);
     object_unpin(l, o);
 }
 

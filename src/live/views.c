@@ -16,16 +16,6 @@
  * again. */
 #define BEGUN_SECONDS 10
 
-struct live_view {
-    struct object *o;     /* pinned */
-    struct view_draft *d; /* NULL: the view is computed, or the handle cannot write */
-    uint64_t opened; /* the object's epoch when it was opened, or cut the view down to nothing */
-    uint64_t wrote;  /* the same at its last write; 0: it has not written */
-    uint64_t asked;  /* the same if that write had its line judged */
-    bool append;
-    bool owes; /* opened or written since its last flush */
-};
-
 /* ---- drafts ---- */
 
 static struct view_draft *draft_make(struct object *o, enum tensor_view view)
@@ -131,13 +121,14 @@ void views_expire(struct live *l, bool all)
         object_expire(l, (struct object *)k, all);
 }
 
-/* Return the draft of a view as it is shown, or NULL. */
+/* Return the draft of a view as it is shown, or NULL: a type that is being converted to is not true yet. */
 static const struct view_draft *shown_draft(struct live *l, uint32_t tensor, enum tensor_view view)
 {
     struct object *o = object_find(l, tensor);
     if (o)
         object_expire(l, o, false);
-    return object_draft(o, view);
+    const struct view_draft *d = object_draft(o, view);
+    return d && !o->fresh && is_judging_line(d) ? NULL : d;
 }
 
 /* Drop a draft that is over, for another view or program. What those that have it open store later in an
@@ -313,7 +304,7 @@ static int ask(struct live *l, struct view_draft *d, enum when when, bool last,
 static int begin_write(struct live *l, struct live_view *h, bool anew, struct tensor_base *b)
 {
     const struct err busy = {.code = -EBUSY, .msg = "another view of the tensor is being written"};
-    const struct err old = {.code = -ESTALE, .msg = "another view was written: open it again"};
+    const struct err old = {.code = -ESTALE, .msg = "the view was written anew: open it again"};
     struct view_draft *d = h->d;
     object_base_get(l, h->o, b);
     if (l->stop)
@@ -329,12 +320,13 @@ static int begin_write(struct live *l, struct live_view *h, bool anew, struct te
     if (anew) {
         d->why = (struct err){0};
         h->opened = h->o->epoch;
+        h->lost = 0;
     }
-    if (h->opened <= d->outdated)
-        return object_refused(l, h->o, &old);
-    if (!anew && h->wrote > d->lost.after && h->wrote <= d->lost.upto)
-        return d->lost.why; /* what it wrote before is gone, so this alone would be half of it */
-    touch(h);               /* before the write: nobody may take the draft for over meanwhile */
+    if (!h->lost && h->opened <= d->outdated)
+        h->lost = object_refused(l, h->o, &old);
+    if (h->lost)
+        return h->lost; /* what it wrote before is gone, so this alone would be half of it */
+    touch(h);           /* before the write: nobody may take the draft for over meanwhile */
     return 0;
 }
 
@@ -445,7 +437,7 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     const struct units_watch watch = object_watch(l);
     object_base_get(l, o, &b);
     q->verdict = TENSOR_SAME;
-    if (!b.t || o->gone) /* what is written to a removed file is gone with it */
+    if (!b.t) /* what is written to a removed file is gone with it */
         return 0;
     q->converts = d->view == TENSOR_TYPE;
     if (q->converts && l->stop)
@@ -469,7 +461,7 @@ static int view_refused(struct live *l, const struct request *q, int r, const st
     if (q->verdict == -EINTR || (q->verdict == TENSOR_SHORT && !q->last))
         return r;
     d->refused = max_u64(d->refused, q->round.epoch);
-    d->lost.why = r;
+    d->refusal = r;
     if (q->last && d->touched <= q->round.epoch) /* who has it open did not write it */
         drop_over(l, d);
     else if (view_is_text(d->view) && d->touched <= q->round.epoch)
@@ -596,6 +588,7 @@ static int open_view_locked(struct live *l, uint32_t tensor, enum tensor_view vi
         drop_over(l, d);
     d->begun.tv_sec = 0;
     d->writers++;
+    LIST_INSERT_HEAD(&d->handles, h, in_draft);
     h->opened = o->epoch;
     h->owes = true;
     o->owing++;
@@ -683,10 +676,8 @@ static int judge_now(struct live *l, struct live_view *h, enum when when, struct
 {
     struct view_draft *d = h->d;
     flushed(l, h);
-    if (h->wrote > d->lost.after && h->wrote <= d->lost.upto)
-        return d->lost.why;
-    if (h->opened <= d->outdated)
-        return -ESTALE;
+    if (h->lost)
+        return h->lost;
     if (d->why.code || !draft_is_written(d) || d->touched <= d->settled ||
         (is_judging_line(d) && h->asked == h->wrote))
         return d->why.code;
@@ -758,6 +749,7 @@ void live_view_release(struct live *l, struct live_view *h)
             draft_leave(l, d);
         }
         d->writers--;
+        LIST_REMOVE(h, in_draft);
         draft_reap(l, d);
     }
     object_unpin(l, o);

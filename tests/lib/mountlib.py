@@ -104,7 +104,7 @@ def environment():
     log = ':log_path=' + path('sanitizer')
     known = ':suppressions=' + os.path.join(SOURCE, 'tests/lib/')
     more = {'ASAN_OPTIONS': log + known + 'asan.supp', 'TSAN_OPTIONS': log + known + 'tsan.supp',
-            'UBSAN_OPTIONS': log}
+            'UBSAN_OPTIONS': log, 'LSAN_OPTIONS': known + 'lsan.supp:print_suppressions=0'}
     state = os.environ.get('GGUFS_TEST_STATE', path('state'))
     return {**os.environ, 'XDG_STATE_HOME': state,
             **{name: os.environ.get(name, '') + text for name, text in more.items()}}

@@ -220,6 +220,8 @@ static void run_in(const struct script *s, const char *mode)
     r.opt.tensors = how & SCRIPT_TENSORS;
     if (s->how && strstr(s->how, "inplace"))
         r.opt.strategy = EDIT_INPLACE;
+    if (s->how && strstr(s->how, "choose"))
+        r.opt.strategy = EDIT_AUTO;
     script_model_make(&r, how);
     script_calm();
     script_start(&r);

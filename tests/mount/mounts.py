@@ -425,6 +425,7 @@ class Idle(Case):
 
 
 class Signalled(Case):
+    @unittest.skipIf(mountlib.sanitized('asan'), 'it opens files at the end')
     def test_no_descriptors(self):
         """The end of the daemon opens no file that it needs."""
         with Foreground(self.model) as (at, process):

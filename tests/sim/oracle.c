@@ -1018,7 +1018,7 @@ static void take_turn_as(const struct state *from, int k, bool other, bool writt
         why = make_edit(&s, &q, &edits, k);
     }
     /* with a faulty medium, a journal that could not be removed may come back after a power cut */
-    const bool writes = (edits && o->durable) || (q.now && !(o->astray && q.kind == WRITE_ALL));
+    const bool writes = (edits && o->durable) || (q.now && !(o->astray && !edits));
     if (why) { /* refused: everything stays as it was */
         s = before;
     } else if (o->fails && (edits || q.now || o->durable)) {

@@ -361,6 +361,28 @@ static const struct script scripts[] = {
      "/a/f32 '97 98 99 100 101 "
      "102 103 104'; fail; flush A; close A",
      "a:I8:8=12345678 " B C},
+    {"who wrote what was dropped twice hears of it", "tensors",
+     "open M /c/f32 rw; poke M 0 '65'; open W /c/f32 rw; poke W 4 '0.5'; close W =ERANGE;"
+     "open W /c/f32 rw; poke W 8 '66'; close W; open W /c/f32 rw; poke W 4 '0.5'; close W =ERANGE;"
+     "open W /c/f32 rw; poke W 8 '67'; close W; flush M =ERANGE; close M =ERANGE; text /c/raw wxCz",
+     A B "c:I8:4=wxCz " Z},
+    {"who wrote nothing hears of nothing", "tensors",
+     "open P /b/f32.npy rw; open A /b/f32.npy rw trunc; npy A '2, 3' '1 4 2 5 3 6' fortran; close "
+     "A;"
+     "open A /b/f32 rw; poke A 0 '7'; close A; flush P; close P",
+     A "b:F32:2x3=7,2,3,4,5,6 " C},
+    {"what was written to a tensor that comes back is kept", "tensors sync",
+     "open A /b/f32 rw; poke A 0 '7'; rmdir /b; close A; rmdir /c; rmdir /z; rmdir /a =EPERM;"
+     "values /b/f32 '7 2 3 4 5 6'",
+     A "b:F32:2x3=7,2,3,4,5,6 " C},
+    {"a type shows when it is true", "tensors close",
+     "open A /b/type w trunc; write A F16; hold; & flush A; held; text /b/type 'F32\n'; go; wait;"
+     "close A; text /b/type 'F16\n'",
+     A "b:F16:2x3=12 " C},
+    {"a view of a new tensor is removed while it is written, or has no room", "tensors close",
+     "mkdir /n; put /n/type I8; put /n/shape 8; open A /n/raw creat w; write A 1234; rm /n/raw;"
+     "write A 5678 =ESTALE; close A =ESTALE; fsync; gone /n/raw; full; open A /n/raw creat w;"
+     "write A 12345678 =ENOSPC; close A =ENOSPC; full no; fsync =ENOSPC; fsync; rmdir /n"},
     {"an .npy is cut and extended again", "tensors",
      "open A /b/f32.npy rw; trunc A 140; trunc A 152; close A", A "b:F32:2x3=1,2,3,0,0,0 " C},
     {"the header of an .npy alone is no error for ten seconds", "tensors",
@@ -389,7 +411,7 @@ static const struct script scripts[] = {
      A "b:F32:6=7,8,3,4,5,6 " C},
     {"... or another program writes it after a refusal", "tensors",
      "open A /c/f32.npy rw trunc; npy A '2, 2' '1 2 3 0.5' fortran; flush A =ERANGE; open B "
-     "/c/f32.npy rw; poke A 140 '4' =ESTALE; poke B 128 '65'; close B; close A =ERANGE",
+     "/c/f32.npy rw; poke A 140 '4' =ERANGE; poke B 128 '65'; close B; close A =ERANGE",
      A B "c:I8:4=Axyz " Z},
     {"who opens a view before what was stored there is judged goes on with it", "tensors close",
      "open Z /z/raw w; write Z W; hold; & flush Z; held; open C /c/f32 w; poke C 0 '0.5'; release "

@@ -9,6 +9,9 @@
 #define C "c:I8:4=wxyz "
 #define Z "z:I8:20000=.{20000} "
 #define BIG "big:I8:69206016=.{69206016} "
+#define LONG                                                                                       \
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" \
+    "xx"
 
 static const struct script scripts[] = {
     {"views that were unlinked come back after a second", "tensors",
@@ -147,6 +150,26 @@ static const struct script scripts[] = {
      "put /a/type 'F32\n'; put /b/type 'F16\n'; put /big/type 'F16\n'; tfile a:I8:8=abcdefgh " B
      "c:I8:4=wxyz " BIG "; values /b/f32 '1 2 3 4 5 6'; fsync",
      "a:F32:8=97,98,99,100,101,102,103,104 b:F16:2x3=12 c:I8:4=wxyz big:F16:69206016=138412032 "},
+    {"an edit in place is written at once beside a removal that copies a large model",
+     "auto large choose",
+     "rm a.list; put a.count 9; file " A_NAME "a.count:u32=9 " A_OTHER A_LIST "; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER},
+    {"a removal has its seconds before collected edits are written", "tensors large auto",
+     "still; put a.name two; later 9; rmdir /c; later 1; due; file " UNCHANGED "; later 1; due;"
+     "file a.name:string=two " A_COUNT A_OTHER A_LIST,
+     A B BIG},
+    {"a removal has its second after one that had no room", "auto close",
+     "still; rm a.other; full; later 2; due; full no; later 70; rm a.count; later 0; due;"
+     "file " UNCHANGED "; later 1; due; file " A_NAME A_LIST,
+     A_NAME A_LIST},
+    {"a collected edit is written by time after one in place that was finished late",
+     "auto large choose",
+     "still; fail EIO; open A a.count w trunc; write A 9; flush A =EIO; fail; release A; put "
+     "a.name " LONG "; later 11; due; file a.name:string=" LONG " a.count:u32=9 " A_OTHER A_LIST,
+     "a.name:string=" LONG " a.count:u32=9 " A_OTHER A_LIST},
+    {"a removal that has room at last is no error for one that comes while it is written", "close",
+     "rm a.count; full; fsync =ENOSPC; full no; hold; & fsync; held; rm a.other; go; wait; fsync",
+     A_NAME A_LIST},
     {"a removal that copies a large model is written when collected edits would be",
      "tensors large auto",
      "behind 1000; rmdir /c; later 3; due; tfile " A B "c:I8:4=wxyz " BIG

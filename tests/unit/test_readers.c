@@ -14,7 +14,6 @@
 #include <time.h>
 
 #include "build_gguf.h"
-#include "live/extents.h"
 #include "model_dir.h"
 #include "tree/file.h"
 #include "tree_image.h"
@@ -155,33 +154,4 @@ TEST("a key is read while another call does something large")
         calls[i]();
         end(&p);
     }
-}
-
-/* A file that much was written to is closed by whoever ends the calls that used it, not by who drops
- * the last of them, with the lock held. */
-TEST("a file of drafts is closed without the lock")
-{
-    struct build b = build_of(3, false);
-    build_str(&b, "general.architecture", "test");
-    CLEANUP(drop_place) struct place p = place_of(&b);
-    struct edit_file f = {.sys = &sys_libc, .dir = p.dir, .fd = -1, .name = NAME};
-    struct lock lock;
-    struct log *large, *next;
-    struct err e = {0};
-    uint64_t at;
-    lock_init(&lock);
-    struct logs s = {.f = &f, .lock = &lock};
-    CU_ASSERT_EQUAL_FATAL(logs_take(&s, (uint64_t)1 << 30, 0, &large, &at, &e), 0);
-    CU_ASSERT_EQUAL_FATAL(logs_take(&s, 1, 0, &next, &at, &e), 0);
-    CU_ASSERT_TRUE(large != next);
-    const int fd = large->src.fd;
-    log_unref(large);
-    CU_ASSERT_TRUE(fcntl(fd, F_GETFD) >= 0);
-    logs_rest(&s);
-    CU_ASSERT_TRUE(fcntl(fd, F_GETFD) < 0);
-    CU_ASSERT_PTR_EQUAL(s.now, next);
-    log_unref(next);
-    logs_rest(&s);
-    CU_ASSERT_PTR_NULL(s.now);
-    lock_destroy(&lock);
 }
