@@ -89,6 +89,7 @@ struct file {
     bool broken;      /* KEY: a part could not be stored, so no more is taken */
     unsigned writers; /* number of handles open for writing */
     unsigned dirty;   /* of these, the number that have written since their last flush */
+    unsigned wrote;   /* ... and that have written at all */
     uint64_t version; /* changes with the text; no two drafts have the same */
 };
 

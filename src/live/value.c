@@ -183,6 +183,7 @@ static int set_length(struct file *f, uint64_t len)
 static void mark_dirty(struct live_file *h)
 {
     h->file->dirty += !h->dirty;
+    h->file->wrote += !h->wrote;
     h->dirty = h->wrote = true;
 }
 
@@ -376,7 +377,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     if (!h->writes)
         return -EBADF;
     LOCKED(&l->lock);
-    if (!h->wrote && h->file->state == DRAFT_REFUSED)
+    if (!h->wrote && (h->file->state == DRAFT_REFUSED || !h->file->wrote))
         draft_pass_on(l, h->file);
     const int r = draft_load(l, h->file, h->append ? 0 : off);
     return r < 0 ? r : write_locked(l, h, off, bytes, n);
@@ -441,6 +442,7 @@ void live_release(struct live *l, struct live_file *h)
     lock_take(&l->lock);
     if (h->writes) {
         f->dirty -= h->dirty;
+        f->wrote -= h->wrote;
         if (--f->writers == 0 && !f->made)
             (void)draft_judge_rest(l, f, NULL);
     }

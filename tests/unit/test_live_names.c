@@ -95,6 +95,9 @@ static const struct script scripts[] = {
      "open A a.name rw trunc; write A 'new'; mv a.name .n; write A 'er'; text .n 'newer';"
      "flush A; gone a.name; mv .n a.name; text a.name 'newer\n'; close A; fsync",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
+    {"what is appended to another program's text goes on it as it is stored", NULL,
+     "open A a.list w append; put a.list '[7, 8]'; write A '9\n'; close A; text a.list '7\n8\n9\n'",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]=7,8,9 "},
     {"temporary files of gawk, patch and JetBrains keep their text", NULL,
      "open A gawk.aBcDeF w creat excl mkstemp; write A 1e5; mv gawk.aBcDeF a.name; close A;"
      "text a.name '1e5\n'; open A a.name.oaBcDeF w creat excl; write A 2.0; close A;"
