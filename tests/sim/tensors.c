@@ -627,6 +627,8 @@ static void remove_tensor(struct program *p, const struct step *s)
     share(k->w, t);
     lock_take(&k->tensors);
     int r = look_up(p, s->name, NULL, &dir);
+    if (s->word == W_RMR && r == 0) /* a new tensor without its type has that of its values */
+        begin_edit(k->w, t, HANDLES)->part[OF_TYPE] = ANYTHING;
     for (size_t i = 0; s->word == W_RMR && i < sizeof(views) / sizeof(*views) && r == 0; i++) {
         check_error(p, "unlink", t, KERNEL_CALL(p, tree_unlink(k->t, dir.node, views[i])), false);
     }
