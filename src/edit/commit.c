@@ -939,9 +939,9 @@ int edit_settle(struct edit_file *f, struct err *e)
 {
     enum journal_state found;
     int r = f->unsynced ? sync_folder(f, e) : 0;
-    f->unsynced = r < 0;
     if (r == 0)
         r = edit_file_fresh(f, e);
+    f->unsynced &= r < 0;
     return r == 0 ? journal_settle(f, true, &found, e) : r;
 }
 

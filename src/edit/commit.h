@@ -86,7 +86,7 @@ struct edit_file {
     /* The journal holds an edit that could not be written to the model (C4). */
     bool unfinished;
     /* An edit was taken back, but the directory could not be synced, or the new file stayed (C4): the next
-     * commit begins with that. */
+     * commit begins with that, and fails as long as it is so. */
     bool unsynced;
 };
 

@@ -508,7 +508,8 @@ static int flush(struct program *p, struct handle *h, bool sync)
     r = kernel_end(p, r);
     o->flushes[t]--;
     const bool there = is_settled(k->w, t, h->opened), lonely = is_lonely(k, t, h);
-    const bool durable = sync || k->w->story.commit != LIVE_COMMIT_SYNC;
+    /* a close that brings nothing says nothing of another file in the model's place */
+    const bool durable = sync || (k->w->story.commit != LIVE_COMMIT_SYNC && !k->w->oracle.astray);
     for (unsigned i = 0; i < o->n[t]; i++) {
         struct tensor_edit *e = &o->edit[t][i];
         if (e->handle != h->number || e->end > begin || e->refused != (uint32_t)NEVER)

@@ -190,6 +190,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     if (kept) {
         f.sys = calm();
         CU_ASSERT_EQUAL(commit(&f, &t.d, &res, &e), -ESTALE);
+        CU_ASSERT_TRUE(f.unsynced); /* an fsync that brings nothing fails, too */
     } else {
         CU_ASSERT_TRUE(is_locked(&t.x));
         check_next(&t.x, &f);
