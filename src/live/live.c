@@ -48,12 +48,12 @@ static void add_refused(const struct live *l, bool fresh, const struct notes *ou
             add_note(out, IN_KEYS, x->text, x->error);
 }
 
-/* Add a line for each key and tensor that is pending. */
-static void add_pending(const struct live *l, const struct notes *to)
+/* Add a line for each key and tensor that is pending; all: or else that is removed. */
+static void add_pending(const struct live *l, bool all, const struct notes *to)
 {
     CLEANUP(buf_free) struct buf pending = BUF_INIT;
     const struct err *why = l->trouble.code ? &l->trouble : &l->no_room;
-    overlay_notes(l, true, &pending);
+    overlay_notes(l, all, true, &pending);
     const char *at = buf_text(&pending), *end = buf_text_end(&pending);
     for (; at && at < end; at += strlen(at) + 1)
         buf_printf(to->out, "%s%s: not written%s%s\n", to->before, at, why->code ? ": " : "",
@@ -72,7 +72,7 @@ static void add_lost(const struct live *l, const struct notes *out)
     const struct object *o;
     TAILQ_FOREACH (o, &l->tensors.fresh, in_fresh)
         add_tensor_note(o->name, o->name_len, o->error ? o->error : TENSOR_INCOMPLETE, out);
-    add_pending(l, out);
+    add_pending(l, true, out);
 }
 
 void live_notes(struct live *l, bool lost, const char *before, struct buf *out)
@@ -84,7 +84,7 @@ void live_notes(struct live *l, bool lost, const char *before, struct buf *out)
     if (lost)
         add_lost(l, &to);
     else if (l->trouble.code || l->no_room.code)
-        add_pending(l, &to);
+        add_pending(l, l->trouble.code, &to);
 }
 
 /* ---- beginning and end ---- */

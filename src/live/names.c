@@ -46,14 +46,10 @@ static const struct {
     {"+([0-9])", 0, ~0U},                                          /* vim probes 4913 */
     {ALNUM_3 ALNUM_3 ALNUM ALNUM, 0, 1U << NAME_MKSTEMP},          /* perl -i */
     {"@(sed|tmp)" TEMP TEMP "+(" TEMP ")", 0, 1U << NAME_MKSTEMP}, /* sed -i, Python */
-    {"gawk." ALNUM_3 ALNUM_3, 0, 1U << NAME_MKSTEMP},
-    {"*.o" ALNUM_3 ALNUM_3, 8, ~0U}, /* patch */
     {"*.@(tmp|new|swp)", 4, ~0U},
     {"*" ALNUM_3 ALNUM_3 ".bck", 10, ~0U}, /* helix */
     {"*.@(bak|old)", 4, 1U << NAME_ASIDE},
     {"*.@(orig|save)", 5, 1U << NAME_ASIDE},
-    {"*___jb_tmp___", 12, ~0U}, /* JetBrains */
-    {"*___jb_old___", 12, 1U << NAME_ASIDE},
 };
 
 static bool fits(const char *pattern, const char *name)

@@ -105,11 +105,11 @@ int overlay_freshen(struct live *l, struct err *e)
 
 /* ---- what the log says ---- */
 
-void overlay_notes(const struct live *l, bool gone, struct buf *out)
+void overlay_notes(const struct live *l, bool edits, bool gone, struct buf *out)
 {
     char shown[SHOW_MAX];
     struct edit_tensor t;
-    for (size_t i = 0; i < l->pending.n; i++) {
+    for (size_t i = 0; edits && i < l->pending.n; i++) {
         const struct edit_slot *s = l->pending.slot[i];
         if (s->gone && s->old == EDIT_NONE)
             continue;
@@ -140,6 +140,7 @@ struct accept {
     bool sure;  /* however long that takes */
     bool write; /* it is written now */
     bool mixed; /* with removals */
+    bool left;  /* without those that wait */
     bool tried; /* the write began */
     struct edit_result result;
     long long begun, reported; /* ms */
@@ -213,7 +214,7 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
     a->tried = true;
     a->begun = when_ms();
     a->notes.len = 0;
-    overlay_notes(l, false, &a->notes);
+    overlay_notes(l, true, false, &a->notes);
     a->result = (struct edit_result){.old_fd = -1};
     put_on_record(l, g->snap, false);
     int r = edit_commit(l->file, &a->p, &l->opt.edit, &hooks, &a->result, e);
@@ -230,13 +231,14 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
         store_unref(g->store);
         g->store = s;
     }
-    log_notes(a, r < 0 ? e : NULL);
+    if (!a->mixed || (r != -ENOSPC && r != -EDQUOT)) /* else it may go without the removals */
+        log_notes(a, r < 0 ? e : NULL);
     return r;
 }
 
 /* The state g is accepted. written: it is on disk, and nothing is pending any more, except removals if
- * it is not `mixed`. */
-static void state_accepted(struct live *l, const struct view *g, bool written, bool mixed)
+ * those were left. */
+static void state_accepted(struct live *l, const struct view *g, bool written, bool left)
 {
     const bool mapped = written && g->store != l->disk.store;
     l->old[0] = (struct view){.snap = l->state, .store = l->over};
@@ -248,7 +250,7 @@ static void state_accepted(struct live *l, const struct view *g, bool written, b
         edit_change_free(&l->pending);
         overlay_begin(l);
         l->queue.due.tv_sec = 0;
-        if (mixed || !is_hiding(l)) /* else they have waited since then */
+        if (!left) /* else they have waited since then */
             l->queue.first_at.tv_sec = 0;
         l->trouble = (struct err){0};
     } else {
@@ -313,7 +315,7 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     l->unsettled = l->file->unfinished || l->file->unsynced;
     *done = goes && (r == 0 || a->result.unfinished);
     if (*done)
-        state_accepted(l, &g, a->write, a->mixed);
+        state_accepted(l, &g, a->write, a->left);
     if (goes && r < 0 && l->unsettled)
         l->trouble = *e;
     return r;
@@ -337,6 +339,7 @@ static int carry_out_removals(struct live *l, struct accept *a, bool *done, stru
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = a->tried = false;
+    a->left = true;
     const struct err why = *e;
     const bool failed = r < 0, alone = edit_change_is_empty(&l->pending);
     a->may = failed || !alone; /* else the removals are collected */

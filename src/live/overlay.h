@@ -37,8 +37,8 @@ void overlay_ready(struct live *l, bool fully, struct err *e);
 
 #define IN_KEYS "metadata/"
 #define IN_TENSORS "tensors/"
-/* Name each key and tensor that is pending in one NUL-terminated line, "metadata/KEY: what"; gone: also
- * those whose removal is not planned now. */
-void overlay_notes(const struct live *l, bool gone, struct buf *out);
+/* Name each key and tensor in one NUL-terminated line, "metadata/KEY: what"; edits: those that are pending;
+ * gone: those whose removal is not planned now. */
+void overlay_notes(const struct live *l, bool edits, bool gone, struct buf *out);
 
 #endif

@@ -245,10 +245,12 @@ void queue_later(struct live *l, bool removes)
 
 void queue_spared(struct live *l)
 {
+    if (!l->n_gone && !l->tensors.n_gone)
+        l->no_room = (struct err){0};
     if (overlay_is_pending(l))
         return;
     l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;
-    l->trouble = l->no_room = (struct err){0};
+    l->trouble = (struct err){0};
 }
 
 int queue_start(struct live *l)

@@ -429,7 +429,9 @@ static void judge_fresh(struct live *l, struct request *q, struct object *o, str
         object_touch(l, o);
     else if (r < 0)
         fresh_refused(l, q, o,
-                      !refused && (r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM), e);
+                      refused ? q->when != WHEN_NOW
+                              : r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM,
+                      e);
     object_unpin(l, o);
 }
 

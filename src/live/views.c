@@ -309,7 +309,7 @@ static int begin_write(struct live *l, struct live_view *h, bool anew, struct te
     object_base_get(l, h->o, b);
     if (l->stop)
         return -EROFS;
-    if (!b->t && !h->o->fresh)
+    if (h->o->fresh ? h->opened <= d->outdated : !b->t)
         return 1; /* what is written to a removed file is gone with it */
     if (object_leaves(h->o, d->view)) {
         h->o->cold |= (uint32_t)1 << d->view;

@@ -98,14 +98,6 @@ static const struct script scripts[] = {
     {"what is appended to another program's text goes on it as it is stored", NULL,
      "open A a.list w append; put a.list '[7, 8]'; write A '9\n'; close A; text a.list '7\n8\n9\n'",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=7,8,9 "},
-    {"temporary files of gawk, patch and JetBrains keep their text", NULL,
-     "open A gawk.aBcDeF w creat excl mkstemp; write A 1e5; mv gawk.aBcDeF a.name; close A;"
-     "text a.name '1e5\n'; open A a.name.oaBcDeF w creat excl; write A 2.0; close A;"
-     "mv a.name.oaBcDeF a.name; text a.name '2.0\n'; put a.count___jb_tmp___ 9;"
-     "mv a.count a.count___jb_old___; mv a.count___jb_tmp___ a.count; rm a.count___jb_old___; "
-     "fsync",
-     "a.name:string=2.0 "
-     "a.count:u32=9 " A_OTHER A_LIST},
     {"a backup keeps its text while the key is written again", NULL,
      "open A a.name r; mv a.name a.name~; put a.name 'new'; read A 'one\n';"
      "text a.name~ 'one\n'; close A; fsync",

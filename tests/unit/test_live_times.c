@@ -167,6 +167,16 @@ static const struct script scripts[] = {
      "still; fail EIO; open A a.count w trunc; write A 9; flush A =EIO; fail; release A; put "
      "a.name " LONG "; later 11; due; file a.name:string=" LONG " a.count:u32=9 " A_OTHER A_LIST,
      "a.name:string=" LONG " a.count:u32=9 " A_OTHER A_LIST},
+    {"a removal has its second after a long write, too", "large auto",
+     "still; hold; put a.name two; later 10; held; later 60; rm a.count; go; later 0; due; later "
+     "0; due;"
+     "file a.name:string=two " A_COUNT A_OTHER A_LIST "; fsync",
+     "a.name:string=two " A_OTHER A_LIST},
+    {"a removal that was taken back is no error any more", "sync",
+     "rm a.count; full; fsync =ENOSPC; full no; put a.name two; open A a.count w creat; close A; "
+     "hold;"
+     "& fsync; held; rm a.other; go; wait; fsync",
+     "a.name:string=two " A_COUNT A_LIST},
     {"a removal that has room at last is no error for one that comes while it is written", "close",
      "rm a.count; full; fsync =ENOSPC; full no; hold; & fsync; held; rm a.other; go; wait; fsync",
      A_NAME A_LIST},
