@@ -108,8 +108,8 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct err *e);
 /*
  * Replay or drop the journal if there is one. f must be open for writing and locked. edits: true
  * before an edit that was planned for the file as f knows it; the only journal allowed is then that
- * of f's own unfinished edit, or of one that was cancelled, which is removed. Fails if a complete journal or, before an edit, any journal cannot be
- * removed. Returns 0, -ESTALE (also for PLANTED) or -errno.
+ * of f's own unfinished edit, or of one that was cancelled, which is removed. Fails if a complete
+ * journal or, before an edit, any journal cannot be removed. Returns 0, -ESTALE (also for PLANTED) or -errno.
  */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 

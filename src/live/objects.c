@@ -180,10 +180,9 @@ bool draft_is_written(const struct view_draft *d)
 
 void draft_reset(struct view_draft *d)
 {
-    struct live_view *h;
-    LIST_FOREACH(h, &d->handles, in_draft)
-    if (h->wrote > d->settled && h->wrote <= d->refused)
-        h->lost = d->refusal;
+    for (struct live_view *h = LIST_FIRST(&d->handles); h; h = LIST_NEXT(h, in_draft))
+        if (h->wrote > d->settled && h->wrote <= d->refused)
+            h->lost = d->refusal;
     extents_free(&d->written);
     if (d->changed) /* the kernel has pages of it */
         d->object->cold |= (uint32_t)1 << d->view;

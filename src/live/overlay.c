@@ -305,10 +305,10 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     lock_drop(&l->lock);
     int r = plan(l, a, e);
     const bool goes = r == 0 && (a->write || !a->mixed);
-    if (goes)
+    if (goes) {
         newest_touch(l->newest);
-    if (goes)
         r = make_state(l, &l->disk, l->state, &a->p, &g, e);
+    }
     if (goes && r == 0 && a->write)
         r = write_plan(a, &g, e);
     lock_take(&l->lock);
