@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "scheduler.h"
 
-enum { FILES = 40, MOMENTS = 48, WAITING = 16, NONE = -1 };
+enum { FILES = 40, MOMENTS = 72, WAITING = 16, NONE = -1 };
 enum { ALL_KEYS = (1 << KEYS) - 1 };
 /* Answers besides -errno. */
 enum { FAULT = 1, GONE, NO_UNDO, TAKEN_OUT, NO_TENSOR, NO_ROOM };
