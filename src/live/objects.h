@@ -23,6 +23,7 @@
 /* Maximum size in bytes of a draft whose size no tensor determines; larger than any tensor. */
 #define DRAFT_MAX ((uint64_t)1 << 43)
 
+/* A handle of a view. */
 struct live_view {
     struct object *o;     /* pinned */
     struct view_draft *d; /* NULL: the view is computed, or the handle cannot write */

@@ -99,7 +99,8 @@ struct script {
      * Words, or NULL. auto, close, sync: run only in these commit
      * modes (default: all); split: the model has two shards, and with tensors the second has
      * `other`, 9001 dashes; history: states are kept; tensors: tensors can be edited; inplace:
-     * edits are in place, choose: where they can be; large: the model is over 64 MiB; deep: it has A_DEEP, too.
+     * edits are in place, choose: where they can be; large: the model is over 64 MiB; deep: it has
+     * A_DEEP, too.
      */
     const char *how;
     const char *ops;
