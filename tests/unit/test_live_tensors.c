@@ -380,10 +380,10 @@ static const struct script scripts[] = {
      "close A; text /b/type 'F16\n'",
      A "b:F16:2x3=12 " C},
     {"a view of a new tensor is removed while it is written, or has no room", "tensors close",
-     "mkdir /n; put /n/type I8; put /n/shape 8; open A /n/raw creat w; write A 1234; rm /n/raw;"
-     "write A 5678; close A; fsync; gone /n/raw; full; open A /n/raw creat w;"
-     "write A 12345678 =ENOSPC; close A =ENOSPC; behind 99; later 9; full no; fsync =ENOSPC; "
-     "fsync; rmdir /n"},
+     "behind 1000; mkdir /n; put /n/type I8; put /n/shape 8; open A /n/raw creat w; write A 1234;"
+     "rm /n/raw; write A 5678; close A; fsync; gone /n/raw; full; open A /n/raw creat w;"
+     "write A 12345678 =ENOSPC; close A =ENOSPC; later 3; due; later 3; due; full no;"
+     "fsync =ENOSPC; fsync; rmdir /n"},
     {"an .npy is cut and extended again", "tensors",
      "open A /b/f32.npy rw; trunc A 140; trunc A 152; close A", A "b:F32:2x3=1,2,3,0,0,0 " C},
     {"the header of an .npy alone is no error for ten seconds", "tensors",
