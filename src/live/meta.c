@@ -281,7 +281,7 @@ void file_settle(struct live *l, struct file *f)
 {
     struct name *x = f->name;
     const bool rests = !f->writers && !f->pins && !f->made;
-    if (rests)
+    if (rests && !(file_key(f) && x->ino >= l->born->n_kv && f->state == DRAFT_CLEAN))
         draft_restart(l, f);
     if (rests && file_key(f) && !value_is_stored(l, x)) {
         file_drop(l, f);
@@ -418,11 +418,8 @@ static int open_new(struct live *l, const char *name, int flags, const struct er
         file_drop(l, f);
         return r;
     }
-    if (!file_key(f))
-        return 0;
-    if (flags & LIVE_MKSTEMP && name_is_temporary(l, name)) /* its text stays as it is */
-        f->typed = (struct typed){.set = true, .type = GGUF_STRING, .inherited = true};
-    name_spare(l, f->name);
+    if (file_key(f))
+        name_spare(l, f->name);
     return 0;
 }
 

@@ -104,8 +104,8 @@ struct file *file_make(struct live *l, struct name *x);
 void file_move(struct live *l, struct file *f, struct name *to);
 /* Take a file's name away. */
 void file_drop(struct live *l, struct file *f);
-/* End a draft that no handle and no request needs, drop the file of a key that is neither stored
- * nor being written, and free what nothing needs. */
+/* End a draft that nothing needs (a new key's text stays: the key may be renamed over a string), drop
+ * the file of a key that is neither stored nor being written, and free what nothing needs. */
 void file_settle(struct live *l, struct file *f);
 void name_reap(struct live *l, struct name *x);
 /* Take the removal of a key back, unless it is being written: then the key stays gone until it has a

@@ -48,6 +48,7 @@ static const struct {
     {"@(sed|tmp)" TEMP TEMP "+(" TEMP ")", 0, 1U << NAME_MKSTEMP}, /* sed -i, Python */
     {"*.@(tmp|new|swp)", 4, ~0U},
     {"*" ALNUM_3 ALNUM_3 ".bck", 10, ~0U}, /* helix */
+    {"*___jb_@(tmp|old)___", 12, ~0U},     /* JetBrains */
     {"*.@(bak|old)", 4, 1U << NAME_ASIDE},
     {"*.@(orig|save)", 5, 1U << NAME_ASIDE},
 };
@@ -79,13 +80,6 @@ bool name_is_fleeting(const char *name)
 }
 
 /* ---- create ---- */
-
-bool name_is_temporary(const struct live *l, const char *name)
-{
-    const size_t n = strlen(name) - 6;
-    return fits("??*" ALNUM_3 ALNUM_3, name) &&
-           (is_key(l, name, n) || (name[n - 1] == '.' && is_key(l, name, n - 1)));
-}
 
 static int refuse_name(const struct live *l, const char *text)
 {
@@ -269,8 +263,12 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
         const int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
         return r < 0 ? r : 1;
     }
-    int r = value_text(l, from, &q->text);
-    r = r < 0 ? err_set(e, r, "no memory for the edit") : value_accept(l, q, to, e);
+    if (f->state == DRAFT_CLEAN) /* as it was written */
+        buf_add(&q->text, f->text.data, f->text.len);
+    else
+        (void)value_text(l, from, &q->text);
+    int r = buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the edit")
+                                : value_accept(l, q, to, e);
     if (r >= 0)
         r = edit_remove(c, from->key, from->key_len, e);
     return r < 0 ? r : 1;
@@ -377,6 +375,9 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     enum name_class class;
     int r;
     LOCKED(&l->lock);
+    const struct file *typed = strchr(text, ':') ? file_look(l, text, &r) : NULL;
+    if (typed) /* KEY:TYPE */
+        text = typed->name->text;
     while ((r = look_at_both(l, old, text, flags, &f, &class)) == 0 && class == NAME_HELPER &&
            file_key(f)) {
         r = draft_load(l, f, value_is_stored(l, f->name) ? DRAFT_ANEW : 0);

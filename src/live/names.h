@@ -39,8 +39,5 @@ bool name_is_fleeting(const char *name);
  * program's own keys) or -ENOMEM.
  */
 int name_create(struct live *l, const char *text, enum name_way way, struct file **ret);
-/* True for a key's name followed by six letters or digits, perhaps after a dot: programs (Qt,
- * BusyBox) make such a file as mkstemp(3) does, and rename it over the key. */
-bool name_is_temporary(const struct live *l, const char *name);
 
 #endif

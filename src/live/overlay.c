@@ -231,13 +231,12 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
         store_unref(g->store);
         g->store = s;
     }
-    if (!a->mixed || (r != -ENOSPC && r != -EDQUOT)) /* else it may go without the removals */
+    if (!a->mixed || r == 0 || a->result.unfinished) /* else it may go without the removals */
         log_notes(a, r < 0 ? e : NULL);
     return r;
 }
 
-/* The state g is accepted. written: it is on disk, and nothing is pending any more, except removals if
- * those were left. */
+/* The state g is accepted. written: it is on disk; left: but for removals that waited already. */
 static void state_accepted(struct live *l, const struct view *g, bool written, bool left)
 {
     const bool mapped = written && g->store != l->disk.store;
@@ -257,10 +256,8 @@ static void state_accepted(struct live *l, const struct view *g, bool written, b
         edit_keep(&l->pending, edit_mark(&l->pending));
         queue_later(l, false);
     }
-    if (l->n_gone)
-        names_removed(l);
-    if (l->tensors.n_gone)
-        tensors_removed(l);
+    names_removed(l);
+    tensors_removed(l);
     l->changes++;
     if (!is_hiding(l)) {
         l->no_room = (struct err){0};
@@ -321,8 +318,8 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     return r;
 }
 
-/* Carry out what is pending with the removals. If they need more room or too much time, what else is
- * pending goes without them; if they alone prevent it (relayout=inplace), they are taken back as well. */
+/* Carry out what is pending with the removals; or without, if those copy too much, or cannot be made. If
+ * they never can (relayout=inplace), they are taken back. */
 static int carry_out_removals(struct live *l, struct accept *a, bool *done, struct err *e)
 {
     const size_t mark = edit_mark(&l->pending);
@@ -330,7 +327,8 @@ static int carry_out_removals(struct live *l, struct accept *a, bool *done, stru
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = carry_out(l, a, done, e);
-    const bool room = !*done && a->mixed && !l->unsettled && (r == -ENOSPC || r == -EDQUOT);
+    const bool room = !*done && a->mixed && !l->unsettled &&
+                      (r == -ENOSPC || r == -EDQUOT || r == -EIO); /* the rest may do without */
     if (room && !l->no_room.code)
         live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", e->msg);
     if (r < 0 || *done)
@@ -362,8 +360,10 @@ static int finish_last(struct live *l, struct err *e)
     l->busy = false;
     l->unsettled = l->file->unfinished || l->file->unsynced;
     queue_spared(l);
-    if (r == 0 || l->unsettled) /* what is pending besides has its turn now */
+    if (r == 0 || l->unsettled)
         l->trouble = r == 0 ? (struct err){0} : *e;
+    if (r == 0 && !edit_change_is_empty(&l->pending)) /* its turn comes now, or by time */
+        queue_later(l, false);
     return r;
 }
 
@@ -388,8 +388,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
-    if (l->n_gone)
-        names_spare_all(l, NULL);
+    names_spare_all(l, NULL);
     if (*done && when == WHEN_NOW && l->no_room.code) { /* 0 would say that all is written */
         *e = l->no_room;
         return e->code;

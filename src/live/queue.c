@@ -228,8 +228,7 @@ void queue_later(struct live *l, bool removes)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;
-    const bool joins =
-        removes && s->due.tv_sec && !s->removes; /* written with what was collected */
+    const bool joins = removes && s->due.tv_sec && !s->removes; /* what was collected */
     s->removes = removes && !joins;
     struct timespec due = when_after(seconds * 1000);
     if (!s->first_at.tv_sec)

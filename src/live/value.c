@@ -242,8 +242,6 @@ static int accept_text(struct live *l, struct request *q, struct err *e)
         return 0;
     if (x->gone)
         name_keep(l, x);
-    if (q->typed.inherited && value_is_stored(l, x)) /* a temporary became this key */
-        q->typed.set = false;
     return value_accept(l, q, x, e);
 }
 
@@ -301,7 +299,9 @@ int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w)
     if (!l->ending &&
         (f->state == DRAFT_WRITTEN || (f->state == DRAFT_EMPTIED && has_empty_value(l, f))))
         return judge_key(l, f, WHEN_MODE, w);
-    draft_restart(l, f);
+    if (f->state != DRAFT_CLEAN)
+        draft_restart(l, f);
+    f->typed.set = false;
     return 0;
 }
 
@@ -443,7 +443,7 @@ void live_release(struct live *l, struct live_file *h)
     if (h->writes) {
         f->dirty -= h->dirty;
         f->wrote -= h->wrote;
-        if (--f->writers == 0 && !f->made)
+        if ((--f->writers == 0 || (f->state == DRAFT_WRITTEN && !f->dirty)) && !f->made)
             (void)draft_judge_rest(l, f, NULL);
     }
     f->opens--;

@@ -291,18 +291,24 @@ static const struct script scripts[] = {
      "open T a.count.AbCdEf rw mkstemp; write T '12\n'; fsync T; close T;"
      "mv a.count.AbCdEf a.count; fsync; list a.name a.count a.other a.list; quiet",
      SAVED},
-    {"kate's text is judged as the key's type only", NULL,
-     "open T a.name.AbCdEf rw mkstemp; write T '1.0'; write T '0\n'; fsync T; close T;"
-     "typed a.name.AbCdEf string; mv a.name.AbCdEf a.name; text a.name '1.00\n';"
-     "open T a.list.AbCdEf rw mkstemp; write T 'x'; close T; mv a.list.AbCdEf a.list =EINVAL;"
-     "refused a.list; text a.list.AbCdEf 'x\n'; rm a.list.AbCdEf; open T a.count.AbCdEf rw mkstemp;"
-     "write T '[1,  2]'; close T; rm a.count.AbCdEf; fsync; list a.name a.count a.other a.list",
-     "a.name:string=1.00 " A_COUNT A_OTHER A_LIST},
-    {"BusyBox's sed -i renames a file with six more letters over the key", NULL,
-     "open T a.nameAbCdEf rw mkstemp; write T '[1,  2]\n'; close T; mv a.nameAbCdEf a.name;"
-     "text a.name '[1,  2]\n'; open T a.nameAbCdEf rw mkstemp; write T '007'; close T;"
-     "type a.nameAbCdEf u64; put a.nameAbCdEf '8'; mv a.nameAbCdEf a.name; text a.name '8\n'",
-     "a.name:string=8 " A_COUNT A_OTHER A_LIST},
+    {"a key's text is judged as the type of the key that it is renamed over", NULL,
+     "open T a.name.AbCdEf rw creat excl; open R a.name.AbCdEf r; write T '1.0'; write T '0\n';"
+     "fsync T; close T; typed a.name.AbCdEf f32; mv a.name.AbCdEf a.name; text a.name '1.00\n';"
+     "close R; open T a.nameAbCdEf rw creat; open R a.nameAbCdEf r; write T '[1,  2]\n'; close T;"
+     "mv a.nameAbCdEf a.name; close R; text a.name '[1,  2]\n'; open T a.new1 rw creat; open R "
+     "a.new1 r; write T '007'; close T; type a.new1 u64; mv a.new1 a.name; close R; text a.name "
+     "'7\n';"
+     "open T a.list1 rw creat; write T 'x'; close T; mv a.list1 a.list =EINVAL; refused a.list;"
+     "text a.list1 'x\n'; rm a.list1; fsync; list a.name a.count a.other a.list",
+     "a.name:string=7 " A_COUNT A_OTHER A_LIST},
+    {"JetBrains moves the key aside, renames its file to the key, and removes the old one", NULL,
+     "put a.count___jb_tmp___ '12\n'; mv a.count a.count___jb_old___; mv a.count___jb_tmp___ "
+     "a.count;"
+     "rm a.count___jb_old___; fsync; list a.name a.count a.other a.list; quiet",
+     SAVED},
+    {"sed -i on a key's name with its type", NULL,
+     "open T sedAb1Cd2 rw mkstemp; write T '12\n'; close T; mv sedAb1Cd2 a.count:u32; fsync",
+     SAVED},
     /* ---- programs that move the old file away and write a new one ---- */
     {"helix moves the key aside and removes that backup after the save", NULL,
      "mv a.count a.countAb1Cd2.bck; open A a.count w creat trunc; write A '12\n'; fsync A;"

@@ -304,9 +304,9 @@ static const struct script scripts[] = {
 
     /* ---- signals ---- */
     {"a close that was interrupted in the queue is judged at the release", "close",
-     BUSY "open A a.name w trunc; write A two; & flush A; interrupt;" DONE
+     BUSY "open B a.name rw; open A a.name w trunc; write A two; & flush A; interrupt;" DONE
           "wait =EINTR; shown " A_NAME A_COUNT A_BUSY A_LIST
-          "; text a.name two; release A; text a.name 'two\n'; close X",
+          "; text a.name two; release A; text a.name 'two\n'; close X; close B",
      TWO A_COUNT A_BUSY A_LIST},
     {"a close that was interrupted in the queue, and whose text is bad", "close",
      BUSY "open A a.list w trunc; write A '[4,'; & flush A; interrupt;" DONE "wait =EINTR;"

@@ -118,10 +118,12 @@ static const struct script scripts[] = {
      "rm a.count; full; fsync =ENOSPC; owes 'a.count: removed: not written'; full no; put a.name 8;"
      "owes; fsync",
      "a.name:string=8 " A_OTHER A_LIST},
-    {"no room for a removal, which only its write shows: other edits are made", "close",
+    {"a removal that cannot be made, which only its write shows: other edits are made", "close",
      "rm a.count; open A a.name w trunc; write A two; hold; & flush A; held; go EDQUOT; wait;"
-     "file a.name:string=two " A_COUNT A_OTHER A_LIST "; owes a.count; close A; fsync; owes",
-     "a.name:string=two " A_OTHER A_LIST},
+     "file a.name:string=two " A_COUNT A_OTHER A_LIST "; owes a.count; close A; fsync; owes;"
+     "rm a.other; open A a.name w trunc; write A three; hold; & flush A; held; go EIO; wait;"
+     "file a.name:string=three " A_OTHER A_LIST "; owes a.other; close A; fsync; owes",
+     "a.name:string=three " A_LIST},
     {"no room for a rename: a tensor removed earlier stays removed", "tensors sync",
      "rmdir /b; mv /a /b; full; mv /c /x =ENOSPC; full no; list / 'b c z'; fsync; list / 'b c z'",
      "b:I8:8=abcdefgh c:I8:4=wxyz z:I8:20000=.{20000} "},
