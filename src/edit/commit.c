@@ -824,15 +824,19 @@ int edit_look(const struct edit_file *f, const struct edit_options *o, struct ed
     return 0;
 }
 
-int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e)
+int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, bool sync,
+                      struct err *e)
 {
     struct log *last = NULL;
     int r = 0;
-    for (size_t i = 0; i < p->n_tensors; i++) {
-        const struct tensor_content *k = p->tensor[i].content;
-        for (size_t n = 0; k && n < k->n && r == 0; n++)
+    for (size_t i = 0; i < p->n_tensors && r == 0; i++) {
+        struct tensor_content *k = p->tensor[i].content;
+        if (!k || atomic_load(&k->safe))
+            continue;
+        for (size_t n = 0; n < k->n && r == 0; n++)
             if (k->piece[n].log != last)
-                r = log_check(last = k->piece[n].log, f->sys, e);
+                r = log_check(last = k->piece[n].log, f->sys, sync, e);
+        atomic_store(&k->safe, sync && r == 0);
     }
     return r;
 }
@@ -889,7 +893,7 @@ static int make_new_file(struct edit_file *f, const struct edit_plan *p, const s
     if (r == 0)
         r = temp_fill(f, &t, p, backup, h, e);
     if (r == 0 && !backup)
-        r = edit_check_drafts(f, p, e);
+        r = edit_check_drafts(f, p, false, e);
     if (r == 0)
         r = temp_sync(f, &t, e);
     if (r == 0)
@@ -948,6 +952,7 @@ int edit_settle(struct edit_file *f, struct err *e)
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e)
 {
+    struct edit_options inplace = *o;
     uint64_t copies;
     *ret = (struct edit_result){.old_fd = -1};
     int r = edit_settle(f, e); /* the plan builds on it */
@@ -959,8 +964,15 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
     r = edit_way(f, p, o, &ret->strategy, &copies, e);
     if (r == 0 && o->backup && !f->backed)
         r = make_backup(f, p, o, h, e);
-    if (r < 0)
+    if (r == 0 && ret->strategy == EDIT_COPY)
+        r = make_new_file(f, p, h, NULL, &ret->old_fd, e);
+    else if (r == 0)
+        return write_inplace(f, p, h, ret, e);
+    inplace.strategy = EDIT_INPLACE; /* a copy may meet a quota, which no look at the disk shows */
+    if ((r != -ENOSPC && r != -EDQUOT) || o->strategy != EDIT_AUTO || f->unsynced ||
+        edit_way(f, p, &inplace, &ret->strategy, &copies, &(struct err){0}) < 0)
         return r;
-    return ret->strategy == EDIT_INPLACE ? write_inplace(f, p, h, ret, e)
-                                         : make_new_file(f, p, h, NULL, &ret->old_fd, e);
+    if (e)
+        *e = (struct err){0};
+    return write_inplace(f, p, h, ret, e);
 }

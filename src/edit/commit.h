@@ -175,9 +175,11 @@ int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
  */
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 
-/* Check that no byte of the plan's drafts, all of which have been read, was lost before. Returns 0 or
+/* Check that no byte of the plan's drafts, all of which have been read, was lost before; or, with
+ * `sync`, bring them to the disk, so that none is lost before the plan's edit is written. Returns 0 or
  * -errno. */
-int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, struct err *e);
+int edit_check_drafts(const struct edit_file *f, const struct edit_plan *p, bool sync,
+                      struct err *e);
 /* Look at the disk, and choose how the plan is written. The first call probes, with a file beside the
  * model, whether the file system can clone. Returns as edit_look() and edit_plan_way(). */
 int edit_way(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,

@@ -218,7 +218,7 @@ static int fill_journal(struct writing *w)
     if (r == 0)
         r = write_row(w);
     if (r == 0) /* before there is a head, which would make the journal count */
-        r = edit_check_drafts(w->f, w->plan, &w->why);
+        r = edit_check_drafts(w->f, w->plan, false, &w->why);
     put_u64(j->head + SUM, w->sum, false);
     if (r == 0)
         r = sys_write_all(j->sys, j->fd, j->head, JOURNAL_HEAD, 0);

@@ -79,7 +79,7 @@ int logs_check(const struct logs *s, const struct extents *of, struct err *e)
     int r = 0;
     for (size_t i = 0; r == 0 && i < of->n; i++)
         if (of->of[i].log && of->of[i].log != last)
-            r = log_check(last = of->of[i].log, s->f->sys, e);
+            r = log_check(last = of->of[i].log, s->f->sys, false, e);
     return r;
 }
 

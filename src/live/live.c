@@ -156,7 +156,8 @@ int live_finish(struct live *l)
     for (char *at = buf_error(&notes) ? NULL : (char *)notes.data, *line;
          (line = strsep(&at, "\n")) && *line;)
         live_log(l, LOG_WARNING, "%s", line);
-    return !overlay_is_pending(l) ? 0 : l->trouble.code ? l->trouble.code : -EIO;
+    const int why = l->trouble.code ? l->trouble.code : l->no_room.code;
+    return !overlay_is_pending(l) ? 0 : why ? why : -EIO;
 }
 
 void live_close(struct live *l)
@@ -200,8 +201,8 @@ struct live_counts live_count(struct live *l)
     overlay_ready(l, false, &e);
     LOCKED(&l->lock);
     views_expire(l, false);
-    return (struct live_counts){.pending = edit_change_count(&l->pending) + l->n_gone +
-                                           l->tensors.n_gone + l->unsettled,
+    return (struct live_counts){.pending = edit_change_count(&l->pending) + overlay_removals(l) +
+                                           l->unsettled,
                                 .refused = l->n_errors,
                                 .changed = e.code == -ESTALE};
 }

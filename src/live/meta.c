@@ -74,7 +74,7 @@ static void name_free(struct live *l, struct name *x)
     free(x);
 }
 
-struct file *file_known(const struct live *l, uint32_t number)
+static struct file *file_known(const struct live *l, uint32_t number)
 {
     struct link *i = table_first(&l->by_number, hash_number(number));
     while (i && ((struct file *)i)->number != number)

@@ -79,8 +79,6 @@ int live_facts(struct live *l, uint32_t number, const struct live_facts *to);
 
 /* ---- for this layer: with the lock of `struct live` held ---- */
 
-/* Return the file with this number if it was touched, or NULL. */
-struct file *file_known(const struct live *l, uint32_t number);
 /* Return the name with this text if it was touched, or NULL. */
 struct name *name_find(const struct live *l, const char *text);
 /* Return the key of the accepted state's own file (snapshot_own()) with this file name, or

@@ -84,10 +84,16 @@ int object_refused(struct live *l, struct object *o, const struct err *e)
     return e->code;
 }
 
+void object_chill(struct object *o, uint32_t rows)
+{
+    o->cold |= rows;
+    o->chilled++;
+}
+
 void object_changed(struct object *o)
 {
     o->mtime = when_date();
-    o->cold = UINT32_MAX;
+    object_chill(o, UINT32_MAX);
 }
 
 struct view_draft *object_draft(const struct object *o, enum tensor_view view)
@@ -185,7 +191,7 @@ void draft_reset(struct view_draft *d)
             h->lost = d->refusal;
     extents_free(&d->written);
     if (d->changed) /* the kernel has pages of it */
-        d->object->cold |= (uint32_t)1 << d->view;
+        object_chill(d->object, (uint32_t)1 << d->view);
     d->changed = d->dirty = false;
     d->npy = (struct npy){0};
     d->begun.tv_sec = 0;
@@ -217,7 +223,7 @@ void draft_reap(struct live *l, struct view_draft *d)
     if (d->writers || d->judging || d->pins || d->begun.tv_sec || (o->fresh && d->changed))
         return;
     if (d->changed) /* the kernel has pages that were not accepted */
-        o->cold |= (uint32_t)1 << d->view;
+        object_chill(o, (uint32_t)1 << d->view);
     while (*at != d)
         at = &(*at)->next;
     *at = d->next;

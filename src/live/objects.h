@@ -69,6 +69,7 @@ struct object {
     struct link link; /* first member; in live.tensors.by_number */
     uint32_t number;
     bool fresh, gone;
+    bool kept;   /* gone, but a fresh tensor has its name: it goes when that one is added */
     bool adding; /* fresh, and added by the request that runs: as good as a tensor of the model */
     char *error; /* owned: why the last edit was refused, or NULL */
     struct timespec mtime; /* tv_sec is 0 if not written in this mount */
@@ -79,6 +80,7 @@ struct object {
     uint32_t hidden;     /* rows of views that were unlinked a moment ago, or not made yet */
     struct timespec hidden_until; /* unless it is fresh */
     uint32_t cold;                /* rows whose pages in the kernel may show something else */
+    uint64_t chilled;             /* number of times that rows became so */
     /* For a fresh tensor: */
     TAILQ_ENTRY(object) in_fresh; /* live.tensors.fresh */
     char *name;                   /* owned */
@@ -106,6 +108,8 @@ void object_set_error(struct live *l, struct object *o, const char *why); /* why
 int object_refused(struct live *l, struct object *o, const struct err *e);
 /* The tensor has other bytes, type or shape: its times move, and its cached pages are outdated. */
 void object_changed(struct object *o);
+/* The kernel's pages of these rows may be outdated. */
+void object_chill(struct object *o, uint32_t rows);
 /* A fresh tensor was written or flushed: it is judged when all rest. */
 void object_touch(struct live *l, struct object *o);
 /* Return the draft of a view, or NULL. o may be NULL. */

@@ -25,23 +25,20 @@ void overlay_begin(struct live *l)
     change_begin(l, l->disk.snap, &l->pending);
 }
 
-/* True if keys or tensors are gone. */
-static bool is_hiding(const struct live *l)
+size_t overlay_removals(const struct live *l)
 {
-    return l->n_gone || l->tensors.n_gone;
+    return l->n_gone + l->tensors.n_gone - l->tensors.n_kept;
 }
 
 bool overlay_is_pending(const struct live *l)
 {
-    return is_hiding(l) || l->unsettled || !edit_change_is_empty(&l->pending);
+    return overlay_removals(l) || l->unsettled || !edit_change_is_empty(&l->pending);
 }
 
 /* Add the removal of the keys and tensors that are gone. Returns 0 or -ENOMEM. */
 static int remove_gone(struct live *l, struct edit_change *c, struct err *e)
 {
-    int r = 0;
-    if (l->tensors.n_gone)
-        r = tensors_remove(l, c, e);
+    int r = l->tensors.n_gone ? tensors_remove(l, c, e) : 0;
     for (const struct name *x = l->first; x && l->n_gone && r >= 0; x = x->next)
         if (x->gone && edit_find(c, x->key, x->key_len, &(const struct edit_slot *){0}))
             r = edit_remove(c, x->key, x->key_len, e);
@@ -123,7 +120,7 @@ void overlay_notes(const struct live *l, bool edits, bool gone, struct buf *out)
     for (struct link *k = NULL;
          gone && l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         const struct object *o = (const struct object *)k;
-        if (o->gone && edit_tensor_numbered(&l->pending, o->number, &t))
+        if (o->gone && !o->kept && edit_tensor_numbered(&l->pending, o->number, &t))
             buf_printf(out, IN_TENSORS "%s: removed%c", show(shown, t.name, t.name_len), '\0');
     }
     if (buf_error(out)) /* whole notes only */
@@ -214,7 +211,8 @@ static int write_plan(struct accept *a, struct view *g, struct err *e)
     a->tried = true;
     a->begun = when_ms();
     a->notes.len = 0;
-    overlay_notes(l, true, false, &a->notes);
+    if (!a->p.same)
+        overlay_notes(l, true, false, &a->notes);
     a->result = (struct edit_result){.old_fd = -1};
     put_on_record(l, g->snap, false);
     int r = edit_commit(l->file, &a->p, &l->opt.edit, &hooks, &a->result, e);
@@ -259,13 +257,14 @@ static void state_accepted(struct live *l, const struct view *g, bool written, b
     names_removed(l);
     tensors_removed(l);
     l->changes++;
-    if (!is_hiding(l)) {
+    if (!overlay_removals(l))
         l->no_room = (struct err){0};
+    else if (written) /* removed while it was written */
+        queue_later(l, true);
+    if (!l->n_gone && !l->tensors.n_gone) {
         struct view v = view_ref(g);
         l->old[2] = newest_put_view(l->newest, v.snap, v.store);
         l->as_shown = l->changes;
-    } else if (written) { /* removed while it was written */
-        queue_later(l, true);
     }
     if (mapped)
         newest_drop_file(l->newest);
@@ -302,7 +301,9 @@ static int carry_out(struct live *l, struct accept *a, bool *done, struct err *e
     lock_drop(&l->lock);
     int r = plan(l, a, e);
     const bool goes = r == 0 && (a->write || !a->mixed);
-    if (goes) {
+    if (goes && !a->write) /* it has been accepted, and waits */
+        r = edit_check_drafts(l->file, &a->p, true, e);
+    if (goes && r == 0) {
         newest_touch(l->newest);
         r = make_state(l, &l->disk, l->state, &a->p, &g, e);
     }
@@ -370,7 +371,7 @@ static int finish_last(struct live *l, struct err *e)
 int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, struct err *e)
 {
     const bool edit = edit_mark(&l->pending) > mark;
-    const bool empty = !is_hiding(l) && edit_change_is_empty(&l->pending);
+    const bool empty = !overlay_removals(l) && edit_change_is_empty(&l->pending);
     const enum live_commit mode = l->opt.commit;
     struct accept a = {.l = l};
     assert(lock_held(&l->lock) && !l->busy);
@@ -384,7 +385,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         return r;
     l->busy = true;
     if (r == 0)
-        r = a.may && is_hiding(l) ? carry_out_removals(l, &a, done, e) : carry_out(l, &a, done, e);
+        r = a.may && overlay_removals(l) ? carry_out_removals(l, &a, done, e)
+                                         : carry_out(l, &a, done, e);
     edit_plan_free(&a.p);
     buf_free(&a.notes);
     l->busy = false;
@@ -397,7 +399,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         return r;
     edit_undo(&l->pending, mark);
     const bool others =
-        (a.mixed && is_hiding(l)) || l->unsettled || !edit_change_is_empty(&l->pending);
+        (a.mixed && overlay_removals(l)) || l->unsettled || !edit_change_is_empty(&l->pending);
     queue_spared(l);
     if (!l->queue.due.tv_sec) /* time does not try again */
         l->queue.first_at.tv_sec = 0;

@@ -10,6 +10,8 @@
 
 /* Begin with nothing pending. */
 void overlay_begin(struct live *l);
+/* Return the number of keys and tensors that the next write removes. */
+size_t overlay_removals(const struct live *l);
 /* True if something is not on disk. */
 bool overlay_is_pending(const struct live *l);
 

@@ -222,13 +222,13 @@ static bool tick(struct pool_job *j, struct timespec *again)
 void queue_later(struct live *l, bool removes)
 {
     struct queue *s = &l->queue;
-    const unsigned seconds = !removes            ? QUEUE_EDITS
+    const bool joins = s->due.tv_sec && !s->removes; /* what was collected */
+    const unsigned seconds = !removes || joins   ? QUEUE_EDITS
                              : l->tensors.n_gone ? QUEUE_TENSORS
                                                  : QUEUE_REMOVALS;
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;
-    const bool joins = removes && s->due.tv_sec && !s->removes; /* what was collected */
     s->removes = removes && !joins;
     struct timespec due = when_after(seconds * 1000);
     if (!s->first_at.tv_sec)
@@ -236,15 +236,13 @@ void queue_later(struct live *l, bool removes)
     const struct timespec latest = when_later(&s->first_at, QUEUE_LATEST * 1000);
     if (s->first_at.tv_sec && when_before(&latest, &due))
         due = latest;
-    if (joins && when_before(&due, &s->due))
-        return;
     s->due = due;
     pool_call_at(&s->tick, &due);
 }
 
 void queue_spared(struct live *l)
 {
-    if (!l->n_gone && !l->tensors.n_gone)
+    if (!overlay_removals(l))
         l->no_room = (struct err){0};
     if (overlay_is_pending(l))
         return;

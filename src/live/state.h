@@ -155,9 +155,9 @@ struct live {
         TAILQ_HEAD(, object) fresh; /* in order of creation */
         size_t adding;              /* of these, those that are as good as tensors of the model */
         struct timespec due;        /* when they are judged; tv_sec is 0 if not by time */
-        size_t n_gone;
-        atomic_bool any; /* there are objects */
-        time_t told;     /* the worker's: when progress was last reported; 0: never */
+        size_t n_gone, n_kept;      /* kept: of these, those that no write removes for now */
+        atomic_bool any;            /* there are objects */
+        time_t told;                /* the worker's: when progress was last reported; 0: never */
     } tensors;
     struct logs logs; /* of drafts of views */
 

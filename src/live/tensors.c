@@ -103,20 +103,38 @@ static void spare(struct live *l, struct object *o)
     queue_spared(l);
 }
 
-/* True if a removal is not being written, and no new tensor has the name. */
-static bool can_spare(const struct live *l, const struct object *o)
+/* A fresh tensor is given its name, or loses it: until then a tensor that had it, and whose removal is not
+ * written, stays in the file, so that it has its place, and is not lost if the other never comes. */
+static void keep_named(struct live *l, const struct object *fresh, bool keep)
 {
-    size_t n;
-    const char *name = object_name(l, o, &n);
-    return (!l->busy || edit_tensor_numbered(&l->pending, o->number, &(struct edit_tensor){0})) &&
-           !(name && fresh_named(l, name, n));
+    struct edit_tensor t;
+    struct object *o = NULL;
+    if (edit_tensor_find(&l->pending, fresh->name, fresh->name_len, &t))
+        o = object_find(l, t.id.number);
+    if (!o || !o->gone || o->kept == keep)
+        return;
+    o->kept = keep;
+    l->tensors.n_kept += keep ? 1 : (size_t)-1;
+    if (keep)
+        queue_spared(l);
+    else
+        queue_later(l, true);
+}
+
+static void drop_name(struct live *l, struct object *o)
+{
+    if (o->name)
+        keep_named(l, o, false);
+    free(o->name);
+    o->name = NULL;
 }
 
 void tensors_spare_all(struct live *l)
 {
     for (struct link *k = NULL; l->tensors.n_gone && (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
-        if (o->gone && can_spare(l, o))
+        struct edit_tensor t; /* not found: the removal is being written */
+        if (o->gone && !o->kept && (!l->busy || edit_tensor_numbered(&l->pending, o->number, &t)))
             spare(l, o);
     }
 }
@@ -127,7 +145,7 @@ int tensors_remove(const struct live *l, struct edit_change *c, struct err *e)
     int r = 0;
     for (struct link *k = NULL; r >= 0 && (k = table_each(&l->tensors.by_number, k));) {
         struct object *o = (struct object *)k;
-        if (o->gone && edit_tensor_numbered(c, o->number, &t))
+        if (o->gone && !(o->kept && c == &l->pending) && edit_tensor_numbered(c, o->number, &t))
             r = edit_tensor_remove(c, t.name, t.name_len, e);
     }
     return r;
@@ -142,8 +160,9 @@ void tensors_removed(struct live *l)
         next = table_each(&l->tensors.by_number, k);
         if (!o->gone || ids_find(g->ids, g->gguf->n_tensors, o->number) != IDS_NONE)
             continue;
-        o->gone = false;
         l->tensors.n_gone--;
+        l->tensors.n_kept -= o->kept;
+        o->gone = o->kept = false;
         object_set_error(l, o, NULL);
         o->mtime.tv_sec = 0;
         o->generation = o->cold = o->hidden = 0;
@@ -210,9 +229,10 @@ static int unlink_view(struct live *l, uint32_t number, enum tensor_view view)
     struct view_draft *d = o->fresh ? object_draft(o, view) : NULL;
     if (!d)
         return 0;
+    draft_enter(l, d);
     draft_reset(d);
     d->outdated = o->epoch++; /* what is written to a removed file goes nowhere */
-    draft_reap(l, d);
+    draft_leave(l, d);
     object_touch(l, o); /* this view may have prevented the tensor from being added */
     return 0;
 }
@@ -240,15 +260,16 @@ static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n
 }
 
 /* Give a fresh tensor a name. */
-static int set_name(struct object *o, const char *name, size_t n)
+static int set_name(struct live *l, struct object *o, const char *name, size_t n)
 {
     char *copy = malloc(n + 1);
     if (!copy)
         return -ENOMEM;
     memcpy(copy, name, n);
-    free(o->name);
+    drop_name(l, o);
     o->name = copy;
     o->name_len = n;
+    keep_named(l, o, true);
     return 0;
 }
 
@@ -263,7 +284,7 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
     struct object *o = r == 0 ? object_get(l, atomic_fetch_add(&l->newest->numbers, 1)) : NULL;
     if (!o)
         return r < 0 ? r : -ENOMEM;
-    r = set_name(o, name, n);
+    r = set_name(l, o, name, n);
     if (r < 0) {
         object_reap(l, o);
         return r;
@@ -282,8 +303,7 @@ static void fresh_end(struct live *l, struct object *o)
 {
     TAILQ_REMOVE(&l->tensors.fresh, o, in_fresh);
     tensor_edit_free(&o->edit);
-    free(o->name);
-    o->name = NULL;
+    drop_name(l, o);
     o->fresh = false;
     o->hidden = 0;
 }
@@ -519,7 +539,7 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
 
 static int rename_fresh(struct live *l, struct object *o, const char *name, size_t n)
 {
-    const int r = set_name(o, name, n);
+    const int r = set_name(l, o, name, n);
     if (r == 0 && o->error) /* the error may have been about the old name */
         object_touch(l, o);
     return r;

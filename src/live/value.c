@@ -443,7 +443,7 @@ void live_release(struct live *l, struct live_file *h)
     if (h->writes) {
         f->dirty -= h->dirty;
         f->wrote -= h->wrote;
-        if ((--f->writers == 0 || (f->state == DRAFT_WRITTEN && !f->dirty)) && !f->made)
+        if (--f->writers == 0 && !f->made)
             (void)draft_judge_rest(l, f, NULL);
     }
     f->opens--;

@@ -57,8 +57,8 @@ int draft_load(struct live *l, struct file *f, uint64_t off);
 void draft_empty(struct live *l, struct live_file *h);
 /* A version of the text was accepted, as this type if that was set; UINT64_MAX: another value. */
 void draft_accepted(struct file *f, uint64_t version, const struct typed *as);
-/* A writer of a file is gone, and nobody is writing. What no flush has judged, because its program was
- * killed or its wait was interrupted, is judged now; the draft stays until then. w: who waits, or NULL. */
+/* A file has no writers. What no flush has judged, because its program was killed or its wait was
+ * interrupted, is judged now; the draft stays until then. w: who waits, or NULL. */
 int draft_judge_rest(struct live *l, struct file *f, struct live_wait *w);
 
 #endif

@@ -312,11 +312,11 @@ static int begin_write(struct live *l, struct live_view *h, bool anew, struct te
     if (h->o->fresh ? h->opened <= d->outdated : !b->t)
         return 1; /* what is written to a removed file is gone with it */
     if (object_leaves(h->o, d->view)) {
-        h->o->cold |= (uint32_t)1 << d->view;
+        object_chill(h->o, (uint32_t)1 << d->view);
         return 1;
     }
     if (is_busy(l, h->o, d->view))
-        return object_refused(l, h->o, &busy);
+        return h->lost = object_refused(l, h->o, &busy);
     if (anew) {
         d->why = (struct err){0};
         h->opened = h->o->epoch;
@@ -368,7 +368,7 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         lock_take(&l->lock);
     }
     if (r < 0) /* the kernel may have them in its pages */
-        h->o->cold |= (uint32_t)1 << d->view;
+        object_chill(h->o, (uint32_t)1 << d->view);
     if (r > 0 && begun && h->o->fresh)
         r = check_new_text(l, d); /* shells hear of it here, but not at close(2) */
     else if (r > 0 && (r = begun && w ? ask(l, d, WHEN_MODE, false, w) : 0) > 0)
@@ -484,7 +484,7 @@ static int view_accepted(struct live *l, struct request *q, int r, const struct 
     object_set_error(l, q->object, NULL);
     if (q->changed)
         object_changed(q->object);
-    q->object->cold |= (uint32_t)1 << d->view;
+    object_chill(q->object, (uint32_t)1 << d->view);
     return r;
 }
 
@@ -621,24 +621,23 @@ int live_view_open(struct live *l, uint32_t tensor, enum tensor_view view, int f
     return 0;
 }
 
-bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view)
+uint64_t live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view)
 {
     if (!atomic_load(&l->tensors.any))
-        return false;
+        return 0;
     LOCKED(&l->lock);
-    struct object *o = object_find(l, tensor);
-    const bool cold = o && o->cold >> view & 1;
-    if (o && l->as_shown == l->changes) /* else an older state may be read now */
-        o->cold &= ~((uint32_t)1 << view);
-    return cold;
+    const struct object *o = object_find(l, tensor);
+    if (!o || !(o->cold >> view & 1))
+        return 0;
+    return l->as_shown == l->changes ? o->chilled : UINT64_MAX; /* an older state may be read now */
 }
 
-void live_view_chill(struct live *l, uint32_t tensor, enum tensor_view view)
+void live_view_warm(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t cold)
 {
     LOCKED(&l->lock);
-    struct object *o = object_get(l, tensor);
-    if (o)
-        o->cold |= (uint32_t)1 << view;
+    struct object *o = object_find(l, tensor);
+    if (o && o->chilled == cold)
+        o->cold &= ~((uint32_t)1 << view);
 }
 
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret)
@@ -675,6 +674,8 @@ int live_view_read(struct live *l, uint32_t tensor, enum tensor_view view, const
 static int judge_now(struct live *l, struct live_view *h, enum when when, struct live_wait *w)
 {
     struct view_draft *d = h->d;
+    if (l->ending && d->dirty) /* the rest may have been refused */
+        return -EROFS;
     flushed(l, h);
     if (h->lost)
         return h->lost;

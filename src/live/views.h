@@ -18,10 +18,11 @@ struct live_view; /* an open view */
  * gone. */
 int live_view_open(struct live *l, uint32_t tensor, enum tensor_view view, int flags,
                    struct live_view **ret);
-/* True if the kernel's pages of this view may be outdated; false the next time. */
-bool live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view);
-/* The kernel did not hear that: true the next time. */
-void live_view_chill(struct live *l, uint32_t tensor, enum tensor_view view);
+/* Return 0, or a number if the kernel's pages of this view may be outdated as it is opened: the kernel
+ * then drops them before open(2) returns. */
+uint64_t live_view_cold(struct live *l, uint32_t tensor, enum tensor_view view);
+/* A handle goes with which the kernel dropped them: what it has is right, if that was the newest number. */
+void live_view_warm(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t cold);
 /* Get the size of a view's draft. Returns false if it has none. */
 bool live_view_size(struct live *l, uint32_t tensor, enum tensor_view view, uint64_t *ret);
 

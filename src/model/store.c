@@ -85,9 +85,9 @@ struct source log_source(const struct log *s)
     return ret;
 }
 
-int log_check(struct log *s, const struct sys *sys, struct err *e)
+int log_check(struct log *s, const struct sys *sys, bool sync, struct err *e)
 {
-    int r = sys->settled(sys, s->src.fd);
+    int r = sync ? sys_sync(sys, s->src.fd) : sys->settled(sys, s->src.fd);
     if (r == -EIO || r == -ENOSPC || r == -EDQUOT)
         atomic_store(&s->lost, r);
     r = atomic_load(&s->lost);

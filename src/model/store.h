@@ -73,9 +73,10 @@ struct source log_source(const struct log *s);
 /*
  * Check that no bytes that were read from the log were lost before: the kernel may drop a page
  * whose write to the disk failed. So a log need not be synced before its bytes are used, only
- * checked afterwards. Returns 0, or -errno each time from then on.
+ * checked afterwards. sync: so that none is lost later either. Returns 0, or -errno each time from
+ * then on.
  */
-int log_check(struct log *s, const struct sys *sys, struct err *e);
+int log_check(struct log *s, const struct sys *sys, bool sync, struct err *e);
 
 /* A range of a log, `len` > 0 bytes from `src`, that replaces the tensor's bytes from `at`. */
 struct tensor_piece {
@@ -85,6 +86,7 @@ struct tensor_piece {
 
 struct tensor_content {
     atomic_uint refs;
+    atomic_bool safe;          /* the pieces are on the disk */
     struct tensor_shape shape; /* if n_dims is 0, type and shape are the base's */
     uint64_t nbytes;
     uint64_t fresh; /* total size of the pieces in bytes */

@@ -74,7 +74,7 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 static void undo_open(struct mnt *m, struct handle *h)
 {
     if (h->file)
-        tensors_unopened(h->file);
+        h->file->cold = 0;
     handle_close(&m->handles, h);
 }
 

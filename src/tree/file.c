@@ -126,7 +126,7 @@ static int row_open(struct tree_file *f, int flags)
     f->cacheable = !node_has(&f->node, ROW_STATE) && !(t->writable && f->row->flags & ROW_MOVES) &&
                    !(t->opt.tensors && f->node.kind == NODE_TENSOR_FILE && !f->row->read);
     /* The page in which the file now ends may have been read when it was truncated, with zeros. */
-    f->cold = store_cut(v.store);
+    f->cold = store_cut(v.store) ? UINT64_MAX : 0;
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks the name up again */
     tensors_opened(f);
@@ -193,6 +193,8 @@ void tree_release(struct tree_file *f)
 {
     if (!f)
         return;
+    if (f->node.kind == NODE_TENSOR_FILE)
+        tensors_warm(f);
     if (f->view)
         live_view_release(f->tree->meta, f->view);
     if (f->live)

@@ -27,7 +27,7 @@ struct tree_file {
     bool fixed;             /* of these: `text` is read, not the draft */
     struct live_view *view; /* for a tensor's view that is being written (tensors.h) */
     bool converts;          /* a write may be slow; a signal may interrupt the wait */
-    bool cold;              /* the kernel's cached pages of the file, if any, may be wrong */
+    uint64_t cold; /* not 0: the kernel's pages of the file may be wrong; as live_view_cold() */
     /* Of a piecewise file (files.h) as it was opened; a tensor that can be edited may differ now: */
     uint64_t size;
     bool decodes; /* it is decoded from tensor values, piece by piece */

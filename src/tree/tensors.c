@@ -65,10 +65,10 @@ void tensors_opened(struct tree_file *f)
         f->cold |= live_view_cold(l, f->node.number, f->node.row);
 }
 
-void tensors_unopened(const struct tree_file *f)
+void tensors_warm(const struct tree_file *f)
 {
-    if (f->cold && f->node.kind == NODE_TENSOR_FILE && tensors_live(f->tree))
-        live_view_chill(f->tree->meta, f->node.number, f->node.row);
+    if (f->cold && tensors_live(f->tree))
+        live_view_warm(f->tree->meta, f->node.number, f->node.row, f->cold);
 }
 
 /* ---- read ---- */

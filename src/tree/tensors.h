@@ -43,8 +43,9 @@ bool tensors_opens(struct tree *t, const struct node *n, int flags);
 int tensors_open(struct tree_file *f, int flags);
 /* Handle a file opened for reading that may be written while it is open. */
 void tensors_opened(struct tree_file *f);
-/* The kernel did not hear of the open, and so not that its pages are outdated. */
-void tensors_unopened(const struct tree_file *f);
+/* A file is released, for which the kernel has dropped its pages if it was `cold`. If the kernel did not
+ * hear of the open, set that to 0 before. */
+void tensors_warm(const struct tree_file *f);
 /* Read from the draft of the file's node. Returns -ESTALE if there is none. */
 int tensors_read_draft(const struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Read the stored bytes for a file that was opened by tensors_open(). */

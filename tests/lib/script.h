@@ -72,7 +72,7 @@
  *     hold; held; go         copies of the model stop at their beginning; wait until one has;
  *                            let them continue. go ERRNO: make those that stopped fail
  *     full; full no          the disk is full, and says so; it has room again
- *     fail ERRNO; fail       copies of the model, and fsync of the model itself, fail; no longer
+ *     fail ERRNO; fail       copies of the model, and fsync of it or of drafts, fail; no longer
  *     torn                   a write to the model itself fails in its middle, until `fail`
  *     later N                N seconds pass; behind N: the clock runs N seconds late, so timed
  *                            waits wake at once and end as soon as `later` moves it
@@ -82,7 +82,7 @@
  *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; check and remove them
  *     edits changed; edits same       the model is edited; another program changed it, or not
- *     hurry                  pending edits are written now, and no more are made
+ *     hurry                  a signal ends the daemon: what is pending is written, and no more is made
  *     finish; reopen         end the mount (as at the end of each script); mount again
  *
  * After each successful fsync of the directory, the file holds what model.gguf shows. After the

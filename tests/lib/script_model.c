@@ -294,6 +294,13 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
     return syscall(SYS_copy_file_range, from, from_off, to, to_off, held ? 1 : n, flags);
 }
 
+/* True if a file has no name, as the log of drafts. */
+static bool is_log(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 /* True if a file is a model itself, which is written in place. */
 static bool is_model(int fd)
 {
@@ -303,12 +310,11 @@ static bool is_model(int fd)
     return n > 5 && memcmp(path + n - 5, ".gguf", 5) == 0;
 }
 
-/* On a full disk, drafts are not stored: they lie in a file without a name. */
+/* On a full disk, drafts are not stored. */
 ssize_t pwrite(int fd, const void *src, size_t n, off_t off)
 {
-    struct stat st;
     (void)pthread_mutex_lock(&lock);
-    const bool full = gate.full && fstat(fd, &st) == 0 && st.st_nlink == 0;
+    const bool full = gate.full && is_log(fd);
     const bool ends = gate.torn == 2 && is_model(fd);
     if (gate.torn == 1 && is_model(fd)) {
         gate.torn = 2;
@@ -324,7 +330,7 @@ ssize_t pwrite(int fd, const void *src, size_t n, off_t off)
 int fsync(int fd)
 {
     (void)pthread_mutex_lock(&lock);
-    const int error = is_model(fd) ? gate.error : 0;
+    const int error = is_model(fd) || is_log(fd) ? gate.error : 0;
     (void)pthread_mutex_unlock(&lock);
     if (!error)
         return (int)syscall(SYS_fsync, fd);

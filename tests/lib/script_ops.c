@@ -290,7 +290,7 @@ OP(killed, 1, 1)
 {
     struct handle *h = handle(r, arg[0]);
     if (h->f) {
-        tensors_unopened(h->f);
+        h->f->cold = 0;
         script_release(r, h);
     }
     return 0;
@@ -996,6 +996,7 @@ OP(reopen, 0, 0)
 
 OP(hurry, 0, 0)
 {
+    live_abandon(tree_live(r->t));
     live_hurry(tree_live(r->t));
     return 0;
 }

@@ -215,7 +215,7 @@ void tensors_synced(struct world *w, uint32_t since, bool dir)
             if (dir && e->whole && e->end < since && o->shared[t] < e->begin &&
                 e->accepted == (uint32_t)NEVER)
                 e->accepted = e->durable = tensors_now(w);
-            if (e->accepted < since && e->durable == (uint32_t)NEVER)
+            if (e->accepted < since && e->durable == (uint32_t)NEVER && !e->kept)
                 e->durable = tensors_now(w);
         }
 }
@@ -580,6 +580,9 @@ static void add_tensor(struct program *p, const struct step *s)
     e->adds = true;
     e->judged = refused ? (uint32_t)NEVER : e->begin;
     lock_take(&k->tensors);
+    for (unsigned i = 0; i < k->w->tensors.n[t]; i++)
+        if (k->w->tensors.edit[t][i].durable == (uint32_t)NEVER)
+            k->w->tensors.edit[t][i].kept = k->w->tensors.edit[t][i].part[OF_TYPE] == NONE;
     const int r = KERNEL_CALL(p, tree_mkdir(k->t, FOLDER, names[s->name], &dir));
     lock_drop(&k->tensors);
     check_error(p, "mkdir", t, r, false);

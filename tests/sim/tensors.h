@@ -28,6 +28,7 @@ struct tensor_edit {
     uint8_t part[PARTS]; /* or SAME: it does not change this part */
     bool adds;           /* it makes the tensor */
     bool whole;          /* ... and all its files were closed */
+    bool kept;           /* it removes it, and waits, as the name was made again */
     uint8_t handle;      /* the one that wrote it, until that is released; HANDLES: none */
     uint32_t begin, end; /* of the call that wrote it */
     uint32_t judged;     /* when it was judged first; before that, only an open view shows it */

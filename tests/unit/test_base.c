@@ -225,47 +225,6 @@ TEST("turns of one job do not overlap")
     CU_ASSERT_EQUAL(w.most, 1);
 }
 
-enum { WAITERS = 100 };
-
-struct waiter {
-    struct pool_job job;
-    const atomic_bool *told;
-    sem_t *begun;
-};
-
-static bool wait_for_it(struct pool_job *j, struct timespec *again)
-{
-    struct waiter *w = (struct waiter *)j;
-    (void)again;
-    (void)sem_post(w->begun);
-    (void)pool_wait(w->told, NULL);
-    return false;
-}
-
-TEST("turns that wait for other jobs block none")
-{
-    static struct waiter waiter[WAITERS];
-    static atomic_bool told;
-    struct work w;
-    sem_t begun;
-    (void)sem_init(&begun, 0, 0);
-    for (unsigned i = 0; i < WAITERS; i++) {
-        waiter[i] = (struct waiter){.told = &told, .begun = &begun};
-        CU_ASSERT_EQUAL_FATAL(pool_join(&waiter[i].job, wait_for_it), 0);
-        call_now(&waiter[i].job);
-    }
-    for (unsigned i = 0; i < WAITERS; i++)
-        (void)sem_wait(&begun);
-    join(&w);
-    call_now(&w.job);
-    (void)sem_wait(&w.begun);
-    leave(&w);
-    pool_tell(&told);
-    for (unsigned i = 0; i < WAITERS; i++)
-        pool_leave(&waiter[i].job);
-    (void)sem_destroy(&begun);
-}
-
 /* ---- units ---- */
 
 enum { MOST = 5000 };

@@ -142,7 +142,7 @@ static void check_way(const struct trial *t, const struct edit_file *f, uint64_t
     CU_ASSERT_EQUAL(edit_file_fresh(f, NULL), 0);
 }
 
-static unsigned seen_lost;
+static unsigned seen_lost, seen_quota;
 
 /* The kernel has dropped bytes of a draft that could not be written to the disk: no later try
  * writes what it finds in their place either. */
@@ -180,6 +180,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     CU_ASSERT_TRUE(files_in(t.x.dir) == 1 || (r == 0 && fs.hit));
     CU_ASSERT_TRUE(!kept || strcmp(fs.what, "fsync") == 0);
     const bool hit = fs.hit;
+    seen_quota += r == 0 && w->s == EDIT_AUTO && res.strategy == EDIT_INPLACE;
     fs.mode = FAULT_NONE;
     if (hit && strcmp(fs.what, "settled") == 0)
         check_lost(&t, &f, r);
@@ -218,6 +219,7 @@ TEST("each way makes the planned file; if a call fails, the old file remains")
         soak_count("faults injected", n - 1);
     }
     CU_ASSERT_TRUE(seen_lost > 0);
+    CU_ASSERT_TRUE(seen_quota > 0); /* a copy met it, so the edit was made in place */
 }
 
 /* C4: the next edit, planned on top of an unfinished edit, completes it. */

@@ -249,8 +249,9 @@ static const struct script scripts[] = {
      "0; allocate A 0 8; read A ''; flush A; fsync A; close A; truncate /a/offset 0"},
     {"bytes that are refused or left aside do not stay in the kernel's pages", "tensors",
      "open A /a/raw rw; open B /a/f32 rw; poke B 0 '97'; write A X =EBUSY; refused /a 'another "
-     "view'; close B; close A; open A /a/raw r; pages A dropped; killed A; open A /a/raw r;"
-     "pages A dropped; close A; open A /a/raw rw; pages A kept; full; write A X =ENOSPC; close A "
+     "view'; close B; close A =EBUSY; open A /a/raw r; pages A dropped; killed A; open A /a/raw r;"
+     "pages A dropped; open B /a/raw r; pages B dropped; close B; close A; open A /a/raw rw; pages "
+     "A kept; full; write A X =ENOSPC; close A "
      "=ENOSPC; open A /a/raw r; pages A dropped; close A; full no; open A /c/f32 rw; poke A 0 "
      "'0.5'; flush A =ERANGE; open B /c/f32 rw; pages B dropped; close B; open B /c/f32 r; pages B "
      "kept; close B; close A =ERANGE; mkdir /n; put /n/raw x; open A /n/f32 creat w; poke A 0 '1';"
@@ -292,8 +293,11 @@ static const struct script scripts[] = {
      "open A /a/raw rw; write A X; flush A; note A; node R r; write A Y 1; close A; fsync R;"
      "read R XYcdefgh; close R; fsync",
      "a:I8:8=XYcdefgh " B C},
-    {"pending edits are written as soon as the end is announced", "tensors",
-     "put /a/raw 12345678; hurry; finish", "a:I8:8=12345678 " B C},
+    {"a signal ends the daemon: pending edits are written, and what was not flushed is none",
+     "tensors",
+     "put /a/raw 12345678; open A /b/raw w; write A X; hurry; write A Y =EROFS;"
+     "flush A =EROFS; close A =EROFS; finish",
+     "a:I8:8=12345678 " B C},
     /* ---- one edit at a time ---- */
     {"the last tensor cannot be removed, and the attempt brings back what is not written",
      "tensors",
@@ -320,9 +324,12 @@ static const struct script scripts[] = {
      "101 102 103 104'; write B 1 99 =EFBIG; flush B =EFBIG; close B =EFBIG; read A abcdefgh;"
      "open B /a/raw w; write B Y 1; close B; read A aYcdefgh; close A",
      "a:I8:8=aYcdefgh " B C},
-    {"a program writes on after another view was edited", "tensors",
-     "open A /z/raw rw; write A one; flush A; open B /z/f32 rw; poke B 40000 '66'; write A X 5 "
-     "=EBUSY; close B; write A two 100; close A; text /z/raw 'one.{97}two.{9897}B.{9999}'",
+    {"a program goes on after another view was edited, but not after it was refused for that",
+     "tensors",
+     "open A /z/raw rw; write A one; flush A; open C /z/raw rw; open B /z/f32 rw; poke B 40000 "
+     "'66';"
+     "write A X 5 =EBUSY; flush A =EBUSY; close B; write A X 5 =EBUSY; close A =EBUSY;"
+     "write C two 100; close C; text /z/raw 'one.{97}two.{9897}B.{9999}'",
      A B "c:I8:4=wxyz z:I8:20000=one.{97}two.{9897}B.{9999} "},
     {"a refused view whose program has closed it keeps nobody from another one", "tensors",
      "open A /c/f32 w trunc; poke A 0 '1 2 3 0.5'; flush A =ERANGE; put /c/raw WXYZ; release A;"
@@ -533,9 +540,9 @@ static const struct script scripts[] = {
      MAKES_OPEN "rmdir /a; rmdir /b; rmdir /c; rmdir /z; go EIO; wait =EIO; rmdir /n; release A;"
                 "later 3; fsync; list / 'a b c z'"},
     {"a collected new tensor that cannot be written stays, and is named", "tensors sync",
-     "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; rmdir /c; fail EIO; fsync =EIO; owes "
-     "tensors/n tensors/c; fail; fsync; mkdir /c; put /c/type I8; put /c/shape 4; put /c/raw wxyz; "
-     "rmdir /n",
+     "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; hold; & fsync; held; go EIO; wait "
+     "=EIO; owes tensors/n; rmdir /c; fsync; mkdir /c; put /c/type I8; put /c/shape 4; put /c/raw "
+     "wxyz; rmdir /n",
      "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} c:I8:4=wxyz "},
 };
 

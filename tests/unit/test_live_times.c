@@ -18,10 +18,13 @@ static const struct script scripts[] = {
      "still; rm /a/raw; gone /a/raw; rm /a/raw =ENOENT; later 1; text /a/raw abcdefgh; rm /a/raw;"
      "rm /a/f32; gone /a/raw; gone /a/f32; later 1; text /a/raw abcdefgh; stat /a/f32 32;"
      "rm /a/f32; text /a/raw abcdefgh; gone /a/f32"},
-    {"a removal is written two seconds later, or with the next edit", "tensors auto close",
+    {"a removal is written two seconds later, or with the next edit; not if the name is made again",
+     "tensors auto close",
      "still; rmdir /c; gone /c/raw; tfile " A B C Z "; open A a.name w trunc; write A two; close A;"
-     "tfile " A B Z "; rmdir /a; rmdir /b; mkdir /b; later 3; fsync",
-     Z},
+     "tfile " A B Z "; rmdir /a; rmdir /b; mkdir /b; mkdir /a; rmdir /a; later 3; fsync; tfile " B Z
+     "; rmdir /b; mkdir /b; put /b/type I8; put /b/shape 1; put /b/raw x; mkdir /c; put "
+     "a.name three; tfile " B Z "; fsync",
+     "b:I8:1=x " Z},
     {"a removal of a tensor waits its two seconds, also if a key is removed after it",
      "tensors auto close",
      "still; rmdir /c; rm a.other; later 1; later 0; mkdir /c; put /c/type I8;"
@@ -106,6 +109,8 @@ static const struct script scripts[] = {
     {"an edit succeeds if there is room by the time it is written", "sync",
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"what is changed and changed back is no edit, and not called one", "sync",
+     "put a.count 9; put a.count 7; fsync; quiet"},
     {"nothing is written automatically with commit=sync", "sync",
      "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
      "put a.count 10; put a.other 11; file " UNCHANGED,
@@ -115,8 +120,9 @@ static const struct script scripts[] = {
      "full no; mv .c a.count; good a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"no room for a removal: it is named, and made once there is room", "auto close",
-     "rm a.count; full; fsync =ENOSPC; owes 'a.count: removed: not written'; full no; put a.name 8;"
-     "owes; fsync",
+     "rm a.count; full; reopen =ENOSPC; text a.count '7\n'; full no; rm a.count; full; "
+     "fsync "
+     "=ENOSPC; owes 'a.count: removed: not written'; full no; put a.name 8; owes; fsync",
      "a.name:string=8 " A_OTHER A_LIST},
     {"a removal that cannot be made, which only its write shows: other edits are made", "close",
      "rm a.count; open A a.name w trunc; write A two; hold; & flush A; held; go EDQUOT; wait;"
@@ -127,6 +133,11 @@ static const struct script scripts[] = {
     {"no room for a rename: a tensor removed earlier stays removed", "tensors sync",
      "rmdir /b; mv /a /b; full; mv /c /x =ENOSPC; full no; list / 'b c z'; fsync; list / 'b c z'",
      "b:I8:8=abcdefgh c:I8:4=wxyz z:I8:20000=.{20000} "},
+    {"bytes that are collected are on the disk before they are accepted", "tensors sync",
+     "put /c/raw WXYZ; fail EIO; open A /a/raw w; write A X; flush A =EIO; fail; close A =EIO; "
+     "text "
+     "/a/raw abcdefgh; put a.name two; fsync; tfile " A B "c:I8:4=WXYZ " Z "; put /a/raw ABCDEFGH",
+     "a:I8:8=ABCDEFGH " B "c:I8:4=WXYZ " Z},
     {"no room for the bytes of one tensor: the bytes of another stay", "tensors sync",
      "put /c/raw WXYZ; open A /a/raw w; write A X; full; open B /a/raw w; flush A =ENOSPC;"
      "refused /a 'are free'; release A; release B; text /a/raw abcdefgh; text /c/raw WXYZ; full no;"
@@ -156,8 +167,9 @@ static const struct script scripts[] = {
      "auto large choose",
      "rm a.list; put a.count 9; file " A_NAME "a.count:u32=9 " A_OTHER A_LIST "; fsync",
      A_NAME "a.count:u32=9 " A_OTHER},
-    {"a removal has its seconds before collected edits are written", "tensors large auto",
-     "still; put a.name two; later 9; rmdir /c; later 1; due; file " UNCHANGED "; later 1; due;"
+    {"a removal that joins collected edits is written as long after it as they are",
+     "tensors large auto",
+     "still; put a.name two; later 9; rmdir /c; later 9; due; file " UNCHANGED "; later 1; due;"
      "file a.name:string=two " A_COUNT A_OTHER A_LIST,
      A B BIG},
     {"a removal has its second after one that had no room", "auto close",
