@@ -122,34 +122,24 @@ void shelf_close(struct shelf *s)
 
 /* ---- all models ---- */
 
-/* Call a function for each open tree. */
-static void each_use(struct shelf *s, void (*call)(const struct use *u, void *arg), void *arg)
+/* Go on from an open tree (at first none) to the next one. Returns false after the last. */
+static bool next_use(struct shelf *s, struct use *u)
 {
-    const struct use one = {.tree = s->one};
-    if (s->one)
-        call(&one, arg);
-    else
-        slots_each(&s->slots, call, arg);
-}
-
-static void hurry_use(const struct use *u, void *arg)
-{
-    (void)arg;
-    live_hurry(tree_live(u->tree));
-}
-
-static void finish_use(const struct use *u, void *failed)
-{
-    const int e = tree_finish(u->tree);
-    if (e < 0)
-        *(int *)failed = e;
+    if (!s->one)
+        return slots_next(&s->slots, u);
+    u->tree = u->tree ? NULL : s->one;
+    return u->tree;
 }
 
 /* All begin to write before the first one is waited for. */
 int shelf_finish(struct shelf *s)
 {
-    each_use(s, hurry_use, NULL);
-    each_use(s, finish_use, &s->slots.failed);
+    for (struct use u = {0}; next_use(s, &u);)
+        live_hurry(tree_live(u.tree));
+    for (struct use u = {0}; next_use(s, &u);) {
+        const int e = tree_finish(u.tree);
+        s->slots.failed = e < 0 ? e : s->slots.failed;
+    }
     return s->slots.failed;
 }
 
@@ -188,9 +178,8 @@ static bool sync_stopped(struct live_wait *w)
     return then->stopped && then->stopped(then);
 }
 
-static void sync_begin(const struct use *u, void *arg)
+static void sync_begin(struct sync *all, struct tree *t)
 {
-    struct sync *all = arg;
     struct sync_one *one = malloc(sizeof(*one));
     (void)atomic_fetch_add(&all->left, 1);
     if (!one) {
@@ -198,7 +187,7 @@ static void sync_begin(const struct use *u, void *arg)
         return;
     }
     *one = (struct sync_one){{sync_done, all->then->request, sync_stopped}, all};
-    const int r = tree_fsyncdir(u->tree, &one->wait);
+    const int r = tree_fsyncdir(t, &one->wait);
     if (r != LIVE_PARKED)
         sync_done(&one->wait, r);
 }
@@ -208,10 +197,9 @@ int shelf_sync(struct shelf *s, struct live_wait *w)
     struct sync *all = malloc(sizeof(*all));
     if (!all)
         return -ENOMEM;
-    all->then = w;
-    atomic_init(&all->left, 1);
-    atomic_init(&all->first, 0);
-    each_use(s, sync_begin, all);
+    *all = (struct sync){.then = w, .left = 1};
+    for (struct use u = {0}; next_use(s, &u);)
+        sync_begin(all, u.tree);
     sync_answer(all, 0);
     return LIVE_PARKED;
 }
@@ -227,36 +215,22 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
     return r < 0 || !u.tree ? r : tree_fsyncdir(u.tree, w);
 }
 
-static void abandon_use(const struct use *u, void *none)
-{
-    (void)none;
-    live_abandon(tree_live(u->tree));
-}
-
-static void stop_use(const struct use *u, void *none)
-{
-    (void)none;
-    tree_stop(u->tree);
-}
-
 void shelf_abandon(struct shelf *s)
 {
-    each_use(s, abandon_use, NULL);
+    for (struct use u = {0}; next_use(s, &u);)
+        live_abandon(tree_live(u.tree));
 }
 
 void shelf_stop(struct shelf *s)
 {
-    each_use(s, stop_use, NULL);
-}
-
-static void interrupt_use(const struct use *u, void *request)
-{
-    tree_interrupt(u->tree, request);
+    for (struct use u = {0}; next_use(s, &u);)
+        tree_stop(u.tree);
 }
 
 void shelf_interrupt(struct shelf *s, const void *request)
 {
-    each_use(s, interrupt_use, (void *)request);
+    for (struct use u = {0}; next_use(s, &u);)
+        tree_interrupt(u.tree, request);
 }
 
 /* ---- facts ---- */
@@ -539,7 +513,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
  * not written (yet). */
 #define UNSAVED "user.gguf.error"
 
-static void add_unsaved(const struct use *u, void *out)
+static void add_unsaved(const struct use *u, struct buf *out)
 {
     const char *name = path_name(u->slot->is.path);
     char shown[SHOW_MAX + 2];
@@ -556,7 +530,8 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
         return r;
     if (is_root(&u)) {
         if (strcmp(name, UNSAVED) == 0)
-            each_use(s, add_unsaved, out);
+            for (struct use of = {0}; next_use(s, &of);)
+                add_unsaved(&of, out);
         else if (strcmp(name, READ_ONLY) == 0 && !shelf_writable(s))
             buf_str(out, shelf_why_not(s));
         return buf_error(out) ? buf_error(out) : out->len ? 0 : -ENODATA;

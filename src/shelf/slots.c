@@ -442,18 +442,17 @@ void slots_init(struct slots *s, const struct paths *p, const struct shelf_optio
 }
 
 /* A slot in use stays in the list, in its place. */
-void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
+bool slots_next(struct slots *s, struct use *u)
 {
     LOCKED(&s->lock);
-    for (struct shelf_slot *slot = s->open; slot; slot = slot->next) {
-        struct use u;
-        begin_use(slot, &u);
-        lock_drop(&s->lock);
-        call(&u, arg);
-        lock_take(&s->lock);
-        slot->uses--;
-    }
-    (void)close_idle(s, false);
+    struct shelf_slot *next = u->slot ? u->slot->next : s->open;
+    if (u->slot)
+        u->slot->uses--;
+    if (next)
+        begin_use(next, u);
+    else
+        (void)close_idle(s, false);
+    return next;
 }
 
 void slots_free(struct slots *s)

@@ -59,8 +59,9 @@ struct slots {
 
 void slots_init(struct slots *s, const struct paths *p, const struct shelf_options *o);
 void slots_free(struct slots *s);
-/* Call a function for each open tree, without the lock held. */
-void slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
+/* Stop using the slot of an open tree (at first none), and begin to use the next one's. Returns false
+ * after the last. */
+bool slots_next(struct slots *s, struct use *u);
 
 /* Look at what an entry of a directory (NULL: the shelf's root) stands for now, begin to use its slot, and
  * count one more kernel reference to it. Returns 0, -ENOENT or another -errno. */
