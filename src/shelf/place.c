@@ -407,25 +407,17 @@ static int load_manifest(const struct here *h, const char *sub, struct manifest 
     return r == -EINVAL ? -ENOENT : err_set(e, r, "%s", strerror(-r));
 }
 
-/* Read the names in a directory below manifests/. One that is not there has none. */
-static int names_below(const struct here *h, const char *sub, struct names *names)
-{
-    CLEANUP(found_close) struct path_found f = FOUND_NONE;
-    *names = (struct names){0};
-    int e = find_folder(h, sub, &f);
-    if (e == 0)
-        e = names_read(&f, not_hidden, names);
-    return is_shortage(e) ? e : 0;
-}
-
 /* List what lies below manifests/ at `sub`, except one name: hosts, namespaces or models with their
- * tags. */
+ * tags. A directory that is not there has none. */
 static int add_below(const struct here *h, const char *sub, const char *except, struct listing *l)
 {
     char path[PATH_ROOM], shown[2 * (TREE_NAME_MAX + 1)];
     const unsigned of = slashes(sub);
-    CLEANUP(names_free) struct names names;
-    int e = names_below(h, sub, &names);
+    CLEANUP(found_close) struct path_found f = FOUND_NONE;
+    CLEANUP(names_free) struct names names = {0};
+    int e = path_in(h->paths, &h->dir, sub, &f);
+    if (e == 0)
+        e = names_read(&f, not_hidden, &names);
     for (size_t i = 0; e == 0 && i < names.n; i++) {
         const char *name = names.at[i]->d_name;
         if (names.at[i]->d_type != (of == OF_MODEL ? DT_REG : DT_DIR) ||
@@ -436,7 +428,7 @@ static int add_below(const struct here *h, const char *sub, const char *except, 
         e = of == OF_NAMESPACE ? add_below(h, path, "", l)
                                : add(l, PLACE_OLLAMA, of == OF_MODEL ? shown : name, path);
     }
-    return e;
+    return is_shortage(e) ? e : 0;
 }
 
 /* List the layers of a model. */
