@@ -267,11 +267,10 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 
 /* Get the line that says why a model cannot be opened. Returns 0, -ENOENT if it can, or another
  * -errno. */
-static int error_text(const struct use *u, struct buf *out)
+static int error_text(struct use *u, struct buf *out)
 {
-    struct use model = *u;
     struct err e = {0};
-    int r = open_model(&model, &e);
+    int r = open_model(u, &e);
     if (r <= 0)
         return r == 0 ? -ENOENT : r;
     buf_printf(out, "%s\n", e.msg);
@@ -309,8 +308,9 @@ static mode_t own_mode(const struct tree_options *o, const struct grant *g, enum
 }
 
 /* Get the entry of a node that is in no tree; with `look`, look at its file again. */
-static int own_entry(struct shelf *s, const struct use *u, bool look, struct tree_entry *ret)
+static int own_entry(struct use *u, bool look, struct tree_entry *ret)
 {
+    const struct tree_options *o = &u->slot->slots->opt->tree;
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     const enum place_kind kind = u->slot->is.kind;
     struct stat st;
@@ -322,24 +322,24 @@ static int own_entry(struct shelf *s, const struct use *u, bool look, struct tre
         r = slot_facts(u->slot, look, &st, &g);
     if (r < 0)
         return r;
-    const struct grant shown = grant_shown(&s->opt.tree, g);
+    const struct grant shown = grant_shown(o, g);
     *ret = (struct tree_entry){.node = own_node(u),
                                .attr.st_ino = own_node(u),
                                .name_for = kind != PLACE_ERROR,
                                .attr_for = kind != PLACE_ERROR};
-    entry_fill(ret, own_mode(&s->opt.tree, &g, kind), &shown,
+    entry_fill(ret, own_mode(o, &g, kind), &shown,
                kind == PLACE_TEXT ? (uint64_t)st.st_size : text.len, st.st_mtim);
     return 0;
 }
 
 /* Get the entry of a name in a directory, and count the kernel's reference to it. */
-static int name_entry(struct shelf *s, const struct shelf_slot *folder, const struct entry *e,
+static int name_entry(const struct shelf_slot *folder, const struct entry *e,
                       struct tree_entry *ret)
 {
     CLEANUP(slot_leave) struct use u = {0};
-    int r = slot_look_up(&s->slots, folder, e, &u);
+    int r = slot_look_up(folder->slots, folder, e, &u);
     if (r == 0)
-        r = own_entry(s, &u, false, ret);
+        r = own_entry(&u, false, ret);
     if (r < 0 && u.slot)
         slot_forget(u.slot, 1);
     return r;
@@ -347,7 +347,7 @@ static int name_entry(struct shelf *s, const struct shelf_slot *folder, const st
 
 /* ---- lookups ---- */
 
-static int lookup_own(struct shelf *s, struct use *u, const char *name, struct tree_entry *ret)
+static int lookup_own(struct use *u, const char *name, struct tree_entry *ret)
 {
     struct listing *l;
     int r = slot_names(u->slot, &l);
@@ -356,7 +356,7 @@ static int lookup_own(struct shelf *s, struct use *u, const char *name, struct t
     const struct entry *e = listing_find(l, name);
     r = e && e->kind == PLACE_ERROR ? open_model(u, NULL) : 1;
     if (r >= 0) /* a model that can be opened has no `error` */
-        r = e && r ? name_entry(s, u->slot, e, ret) : -ENOENT;
+        r = e && r ? name_entry(u->slot, e, ret) : -ENOENT;
     listing_unref(l);
     return r;
 }
@@ -370,7 +370,7 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
     if (u.own) {
-        r = lookup_own(s, &u, name, ret);
+        r = lookup_own(&u, name, ret);
         if (r != -ENOENT || !place_is_model(u.slot->is.kind))
             return r;
         r = open_model(&u, NULL);
@@ -397,7 +397,7 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, str
     int r = enter(s, node, &u);
     if (r < 0)
         return r;
-    return u.own ? own_entry(s, &u, true, ret) : tree_getattr(u.tree, node, f, ret);
+    return u.own ? own_entry(&u, true, ret) : tree_getattr(u.tree, node, f, ret);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
@@ -416,7 +416,6 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 #define UNKNOWN_INO 0xffffffff
 
 struct shelf_dir {
-    struct shelf *shelf;
     struct use use;
     struct listing *list;  /* what is in no tree: the entries; NULL: not read yet, or none */
     struct tree_dir *tree; /* NULL: the directory is not in a tree */
@@ -427,7 +426,6 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
     struct shelf_dir *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
-    d->shelf = s;
     struct use *u = &d->use;
     int r = enter(s, node, u);
     const bool model = r == 0 && u->own && place_is_model(u->slot->is.kind);
@@ -470,7 +468,7 @@ static int next_own(struct shelf_dir *d, uint64_t i, uint64_t *cookie, bool attr
         int r = d->tree && e->kind == PLACE_ERROR ? -ENOENT : 0;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type_of(e->kind)}};
         if (r == 0 && attrs && (place_is_model(e->kind) || type_of(e->kind) != S_IFDIR))
-            r = name_entry(d->shelf, d->use.slot, e, ret);
+            r = name_entry(d->use.slot, e, ret);
         *cookie = (d->tree ? EXTRA_COOKIE : 2) + i + 1;
         (void)strcpy(name, e->name);
         if (r >= 0 || is_shortage(r)) /* else it is gone or may not be shown */
@@ -562,17 +560,17 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 #define TEXT_MAX ((size_t)16 << 20)
 
 /* Read a text file of a store, which must be the one that was found. */
-static int store_text(struct shelf *s, struct shelf_slot *slot, struct buf *out)
+static int store_text(const struct shelf_slot *slot, struct buf *out)
 {
     CLEANUP(found_close) struct path_found f = FOUND_NONE;
-    int r = path_open(&s->paths, slot->is.real, &f);
+    int r = path_open(slot->slots->paths, slot->is.real, &f);
     if (r < 0)
         return r;
     return tree_identity_with(0, &f.st) == slot->is.stamp ? found_text(&f, TEXT_MAX, out) : -ESTALE;
 }
 
 /* Open a file that is in no tree. */
-static int open_own(struct shelf *s, const struct use *u, int flags, struct tree_file **ret)
+static int open_own(struct use *u, int flags, struct tree_file **ret)
 {
     const bool text = u->slot->is.kind == PLACE_TEXT;
     if (!text && u->slot->is.kind != PLACE_ERROR)
@@ -582,7 +580,7 @@ static int open_own(struct shelf *s, const struct use *u, int flags, struct tree
     struct tree_file *f = tree_file_new(NULL, 0);
     if (!f)
         return -ENOMEM;
-    int r = text ? store_text(s, u->slot, &f->text) : error_text(u, &f->text);
+    int r = text ? store_text(u->slot, &f->text) : error_text(u, &f->text);
     if (r < 0)
         tree_release(f);
     else
@@ -602,7 +600,7 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
     CLEANUP(slot_leave) struct use u;
     int r = enter(s, node, &u);
     if (r == 0 && u.own)
-        return open_own(s, &u, flags, ret);
+        return open_own(&u, flags, ret);
     if (r == 0)
         r = tree_open_file(u.tree, node, flags, ret);
     if (r == 0)
