@@ -30,7 +30,7 @@ const struct mount *mounts_editing(const struct mounts *ms, const char *path)
 {
     for (size_t i = ms->n; i-- > 0;) {
         const struct mount *m = &ms->mount[i];
-        if (mount_is_ggufs(m) && mount_has(m->super, "rw") &&
+        if (mount_is_ggufs(m) && mount_option(m->super, "rw") &&
             (strcmp(m->source, path) == 0 || path_below(path, m->source)))
             return m;
     }

@@ -118,7 +118,7 @@ static void json_mount(struct json *j, const struct mount *m, const char *state,
     json_begin(j, NULL, "{");
     json_text(j, "mountpoint", m->at);
     json_text(j, "model", m->source);
-    json_text(j, "mode", mount_has(m->super, "ro") ? "ro" : "rw");
+    json_text(j, "mode", mount_option(m->super, "ro") ? "ro" : "rw");
     json_text(j, "reason", *reason ? reason : NULL);
     buf_printf(json_item(j, "user"), "%ld", mount_user(m));
     json_text(j, "state", state);
@@ -130,7 +130,7 @@ static void mount_line(struct buf *out, const struct mount *m, bool dead, const 
     show_all(out, m->source, strlen(m->source));
     buf_str(out, " on ");
     show_all(out, m->at, strlen(m->at));
-    buf_str(out, mount_has(m->super, "ro") ? ", read-only" : ", read-write");
+    buf_str(out, mount_option(m->super, "ro") ? ", read-only" : ", read-write");
     if (*reason) {
         buf_str(out, " (");
         show_all(out, reason, strlen(reason));

@@ -76,20 +76,14 @@ bool mount_parse(char *line, struct mount *ret)
     return true;
 }
 
-/* Return an option in a list, or NULL if the list lacks it. */
-static const char *option(const char *options, const char *name)
+const char *mount_option(const char *options, const char *name)
 {
     return hasmntopt(&(struct mntent){.mnt_opts = (char *)options}, name);
 }
 
-bool mount_has(const char *options, const char *name)
-{
-    return option(options, name) != NULL;
-}
-
 long mount_number(const char *options, const char *name)
 {
-    const char *p = option(options, name);
+    const char *p = mount_option(options, name);
     p = p ? p + strlen(name) : "";
     return p[0] == '=' && p[1] >= '0' && p[1] <= '9' ? strtol(p + 1, NULL, 10) : -1;
 }

@@ -32,8 +32,8 @@ struct mounts {
 
 /* Parse a line of mountinfo, modifying it. Returns false if it is malformed. */
 bool mount_parse(char *line, struct mount *ret);
-/* Returns true if a list of options, such as `super`, contains this option. */
-bool mount_has(const char *options, const char *name);
+/* Return an option in a list, such as `super`, or NULL if the list lacks it. */
+const char *mount_option(const char *options, const char *name);
 /* Return the number after NAME= in a list of options, or -1 if the list lacks that option. */
 long mount_number(const char *options, const char *name);
 /* Returns true if the mount's type is that of ggufs. A mount made with -o subtype= has a different

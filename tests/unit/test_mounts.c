@@ -52,8 +52,8 @@ TEST("a line of the mount table is parsed")
     CU_ASSERT_STRING_EQUAL(m.at, "/mnt/a b");
     CU_ASSERT_STRING_EQUAL(m.source, "/models/m\\.gguf");
     CU_ASSERT_TRUE(mount_is_ggufs(&m));
-    CU_ASSERT_TRUE(mount_has(m.super, "ro") && mount_has(m.super, "default_permissions"));
-    CU_ASSERT_FALSE(mount_has(m.super, "rw") || mount_has(m.super, "default"));
+    CU_ASSERT_TRUE(mount_option(m.super, "ro") && mount_option(m.super, "default_permissions"));
+    CU_ASSERT_FALSE(mount_option(m.super, "rw") || mount_option(m.super, "default"));
     CU_ASSERT_EQUAL(mount_number(m.super, "user_id"), 1000);
     CU_ASSERT_EQUAL(mount_number(m.super, "user"), -1);
     CU_ASSERT_EQUAL(mount_number(m.super, "ro"), -1);
