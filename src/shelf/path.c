@@ -80,8 +80,7 @@ static int make_found(int fd, char *path, struct path_found *ret)
 
 int path_open(const struct paths *p, const char *path, struct path_found *ret)
 {
-    char *own = strdup(path);
-    return own ? make_found(open_path(p, own, O_PATH | O_NOFOLLOW), own, ret) : -ENOMEM;
+    return make_found(open_path(p, path, O_PATH | O_NOFOLLOW), strdup(path), ret);
 }
 
 char *path_above(const char *path)

@@ -237,8 +237,7 @@ static bool is_same(const struct shelf_item *a, const struct shelf_item *b)
  * `look`. Returns 0, -ENOMEM, or 1 if the slot may be younger than the item. */
 static int take_slot(struct slots *s, struct shelf_item *i, uint64_t look, struct use *ret)
 {
-    const struct stat st = i->st;
-    const struct grant grant = i->grant;
+    const struct shelf_item now = *i;
     const bool own = place_is_model(i->kind) && is_own_edit(s, i);
     LOCKED(&s->lock);
     struct shelf_slot *slot = current(s, i->key);
@@ -250,8 +249,8 @@ static int take_slot(struct slots *s, struct shelf_item *i, uint64_t look, struc
     }
     if (!slot && !(slot = new_slot(s, i)))
         return -ENOMEM;
-    slot->is.st = st;
-    slot->is.grant = grant;
+    slot->is.st = now.st;
+    slot->is.grant = now.grant;
     slot->lookups++;
     begin_use(slot, ret);
     return 0;
@@ -305,10 +304,9 @@ int slot_names(struct shelf_slot *slot, struct listing **ret)
     listing_unref(kept);
     if (e < 0 || *ret == kept)
         return e;
-    (void)atomic_fetch_add(&(*ret)->refs, 1);
     lock_take(&s->lock);
     struct listing *old = slot->names;
-    slot->names = *ret;
+    slot->names = REF(*ret);
     lock_drop(&s->lock);
     listing_unref(old);
     return 0;
