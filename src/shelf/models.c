@@ -102,7 +102,7 @@ static int walk(struct models *m, const struct paths *p, const struct shelf_item
 static int walk_entry(struct models *m, const struct paths *p, const struct shelf_item *folder,
                       const struct entry *e, const char *above)
 {
-    struct shelf_item i;
+    CLEANUP(item_free) struct shelf_item i = {0};
     char *label;
     int r = place_item(p, folder, e, &i);
     if (r < 0) /* the entry was removed or must not be shown */
@@ -110,16 +110,13 @@ static int walk_entry(struct models *m, const struct paths *p, const struct shel
     /* The label is a path, unless the names that a store shows differ from those on disk. */
     const bool plain = e->kind <= PLACE_SPLIT;
     if (asprintf(&label, "%s%s%s", above, above[strlen(above) - 1] == '/' ? "" : "/",
-                 plain ? e->at : e->name) < 0) {
-        item_free(&i);
+                 plain ? e->at : e->name) < 0)
         return -ENOMEM;
-    }
     if (place_is_model(i.kind))
         r = add_model(m, &i, label);
     else if (i.kind != PLACE_TEXT)
         r = !i.store && is_mounted(label) ? add_mounted(m, label) : walk(m, p, &i, label);
     free(label);
-    item_free(&i);
     return r;
 }
 
@@ -139,8 +136,8 @@ static int walk(struct models *m, const struct paths *p, const struct shelf_item
 
 static int add_folder(struct models *m, const char *path)
 {
-    struct paths p;
-    struct shelf_item top = {0};
+    CLEANUP(paths_end) struct paths p = PATHS_NONE;
+    CLEANUP(item_free) struct shelf_item top = {0};
     struct err e = {0};
     const size_t before = m->n;
     m->folders = true;
@@ -149,8 +146,6 @@ static int add_folder(struct models *m, const char *path)
         r = put(m, path, NULL, e.msg, (struct model_path){.error = r});
     else if ((r = item_top(&p, &top)) == 0)
         r = walk(m, &p, &top, path);
-    item_free(&top);
-    paths_end(&p);
     return r == 0 && m->n == before
                ? put(m, path, NULL, "this directory contains no models (files NAME.gguf)",
                      (struct model_path){.error = -ENOENT})

@@ -435,14 +435,13 @@ static int add_below(const struct here *h, const char *sub, const char *except, 
 static int list_tag(const struct here *h, struct listing *l)
 {
     char at[DIGEST_DIGITS + 16];
-    struct manifest m = {0};
+    CLEANUP(manifest_free) struct manifest m = {0};
     int e = load_manifest(h, h->folder->sub, &m, NULL);
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *layer = &m.layer[i];
         (void)snprintf(at, sizeof(at), "blobs/sha256-%s", layer->digest);
         e = add(l, layer->model ? PLACE_LAYER : PLACE_TEXT, layer->name, at);
     }
-    manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
 }
 
@@ -722,13 +721,12 @@ static int set_tag(const struct here *h, const char *at, struct shelf_item *i)
 {
     char above[PATH_ROOM];
     struct err why = {0};
-    struct manifest m = {0};
+    CLEANUP(manifest_free) struct manifest m = {0};
     CLEANUP(found_close) struct path_found f = FOUND_NONE;
     (void)snprintf(above, sizeof(above), "%.*s", (int)(path_name(at) - at - 1), at);
     int e = find_folder(h, above, &f);
     if (e == 0)
         e = load_manifest(h, at, &m, &why);
-    manifest_free(&m);
     if (e == 0)
         return set_folder(h, &f, at, i);
     if (!why.code || is_shortage(e))
@@ -769,8 +767,7 @@ static int set_item(const struct here *h, const struct entry *entry, struct shel
     if (e < 0 || i->kind != PLACE_MODEL || i->error != -EISDIR)
         return e;
     item_free(i); /* a link to a directory */
-    *i = (struct shelf_item){.kind = PLACE_FOLDER, .store = h->folder->store};
-    return set_found_folder(h, entry, i);
+    return set_item(h, &(struct entry){.at = entry->at, .kind = PLACE_FOLDER}, i);
 }
 
 int place_item(const struct paths *p, const struct shelf_item *folder, const struct entry *entry,
