@@ -65,10 +65,7 @@ static int room_make(struct handle *h)
 
 static void handle_unref(struct handle *h)
 {
-    lock_take(&h->in->lock);
-    const bool last = --h->refs == 0;
-    lock_drop(&h->in->lock);
-    if (!last)
+    if (!REF_DROP(h))
         return;
     room_free(h);
     if (h->file)
@@ -178,9 +175,7 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
         (void)answer_read(h->file, req, off, size, NULL, &(bool){false});
         return;
     }
-    lock_take(&h->in->lock);
-    h->refs++;
-    lock_drop(&h->in->lock);
+    (void)REF(h);
     const enum ahead how = arrive(h, req, off, size, &answer);
     if (how == AHEAD_READY)
         answer_ready(h, req, size, &answer);
@@ -203,10 +198,7 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
     }
     *h = (struct handle){.file = file, .dir = dir, .in = l, .refs = 1};
     LOCKED(&l->lock);
-    h->next = l->first;
-    if (l->first)
-        l->first->prev = h;
-    l->first = h;
+    LIST_INSERT_HEAD(&l->list, h, in_list);
     l->changes++;
     return h;
 }
@@ -214,9 +206,7 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
 void handle_close(struct handles *l, struct handle *h)
 {
     lock_take(&l->lock);
-    *(h->prev ? &h->prev->next : &l->first) = h->next;
-    if (h->next)
-        h->next->prev = h->prev;
+    LIST_REMOVE(h, in_list);
     l->changes++;
     lock_drop(&l->lock);
     handle_unref(h);
@@ -225,13 +215,13 @@ void handle_close(struct handles *l, struct handle *h)
 bool handles_idle(struct handles *l, unsigned long *seen)
 {
     LOCKED(&l->lock);
-    bool idle = !l->first && l->changes == *seen;
+    bool idle = LIST_EMPTY(&l->list) && l->changes == *seen;
     *seen = l->changes;
     return idle;
 }
 
 void handles_end(struct handles *l)
 {
-    while (l->first)
-        handle_close(l, l->first);
+    while (!LIST_EMPTY(&l->list))
+        handle_close(l, LIST_FIRST(&l->list));
 }

@@ -16,6 +16,7 @@
 
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
+#include <sys/queue.h>
 
 #include "base/lock.h"
 #include "shelf/shelf.h"
@@ -30,10 +31,10 @@ struct handle {
     struct tree_file *file; /* owned; NULL for a directory */
     struct shelf_dir *dir;  /* owned; NULL for a file */
     struct handles *in;
+    atomic_uint refs; /* one of the open handle, one of each thread that reads ahead */
     /* The remaining members are protected by the lock of `in`. In BUSY, the thread that prepares the
      * stretch accesses `room` without the lock. */
-    struct handle *prev, *next;
-    unsigned refs; /* one of the open handle, one of each thread that reads ahead */
+    LIST_ENTRY(handle) in_list;
     uint64_t upto; /* where the last read ended */
     unsigned run;  /* number of reads in a row that each began where the previous one ended */
     enum ahead state;
@@ -48,7 +49,7 @@ struct handle {
 /* The open handles, protected by `lock`. */
 struct handles {
     struct lock lock;
-    struct handle *first;
+    LIST_HEAD(, handle) list;
     unsigned long changes; /* number of times that a handle was opened or closed */
 };
 
