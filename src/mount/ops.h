@@ -21,10 +21,9 @@ struct mnt {
     struct shelf *shelf;
     struct handles handles;
     atomic_bool ending; /* a signal ends the mount: no edit begins, and conversions are cut short */
-    bool begun;         /* the first request has been answered */
-    atomic_uint replies; /* read_request() */
-    dev_t dev;           /* the mount's device; 0: unknown */
-    unsigned readahead;  /* in KiB */
+    atomic_bool begun;  /* the first request has been answered, or is being answered */
+    dev_t dev;          /* the mount's device; 0: unknown */
+    unsigned readahead; /* in KiB */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

@@ -89,7 +89,7 @@ static int take_spot(char **mountpoint, int *lock, struct err *e)
 static ssize_t read_request(int fd, void *bytes, size_t n, void *mnt)
 {
     const ssize_t got = read(fd, bytes, n);
-    (void)atomic_load(&((struct mnt *)mnt)->replies);
+    (void)atomic_load(&((struct mnt *)mnt)->begun);
     return got;
 }
 
@@ -114,13 +114,10 @@ static void set_readahead(const struct mnt *m)
 static ssize_t write_reply(int fd, struct iovec *part, int n, void *mnt)
 {
     struct mnt *m = mnt;
-    const bool first = !m->begun;
+    const bool first = !atomic_exchange(&m->begun, true);
     struct fuse_init_out *init = first && n == 2 ? part[1].iov_base : NULL;
     if (init && part[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(init->flags))
         init->flags |= FUSE_PARALLEL_DIROPS;
-    if (first)
-        m->begun = true;
-    atomic_fetch_add(&m->replies, 1);
     const ssize_t sent = writev(fd, part, n);
     if (first)
         set_readahead(m);
@@ -252,9 +249,7 @@ static int serve_mount(struct session *s, struct err *e)
     int r = thread_start(&s->watch, watch_signals, s);
     if (r < 0)
         return err_set(e, r, "cannot start a thread: %s", strerror(-r));
-    r = loop(s->se, s->o);
-    if (r < 0)
-        (void)err_set(e, r, "serving failed: %s", strerror(-r));
+    r = err_sys(e, loop(s->se, s->o), "serving failed");
     atomic_store(&s->looped, true);
     (void)kill(getpid(), SIGTERM);
     thread_join(&s->watch);
@@ -265,9 +260,7 @@ static int serve_mount(struct session *s, struct err *e)
     shelf_stop(s->m.shelf);
     handles_end(&s->m.handles);
     const int lost = shelf_finish(s->m.shelf);
-    if (lost < 0 && r == 0)
-        r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));
-    return r;
+    return r < 0 ? r : err_sys(e, lost, "an edit was lost");
 }
 
 /* Create the session and mount it. If that fails, libfuse or fusermount3 has printed why. */
