@@ -342,11 +342,10 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
-    struct tree_file *f = NULL;
-    int r = 0;
+    struct tree_file *f;
     if (sys_open_changes(fi->flags) && refused_at_end(req))
         return;
-    r = shelf_open_file(m->shelf, ino, fi->flags, &f);
+    int r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     reply_open(req, r < 0 ? r : fill_open(m, fi, f), fi);
 }
 

@@ -267,13 +267,10 @@ static int open_imatrix(struct mnt_options *o)
 
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
 {
-    struct fuse_args given = FUSE_ARGS_INIT(argc, argv);
-    *o = (struct mnt_options){.args = given};
+    *o = (struct mnt_options){.args = FUSE_ARGS_INIT(argc, argv)};
     if (strcmp(argv[argc - 1], "-o") == 0)
         return err_set(&o->err, -EINVAL, "option -o: what follows is missing (see ggufs --help)");
-    int r = 0;
-    if (fuse_opt_parse(&o->args, o, NULL, on_option) < 0)
-        r = o->err.code;
+    int r = fuse_opt_parse(&o->args, o, NULL, on_option) < 0 ? o->err.code : 0;
     if (r == 0)
         r = check_numbers(o);
     if (r == 0 && fuse_parse_cmdline(&o->args, &o->cmd) < 0)

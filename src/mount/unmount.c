@@ -220,11 +220,8 @@ static int unmount_live(const struct mount *m, const char *shown, struct err *e)
     int r = write_pending(m->at, shown);
     if (r < 0)
         return err_set(e, r, "not unmounted: an edit could not be written: %s", strerror(-r));
-    r = mount_take_down(m->at, false, e);
-    for (int i = 0; i < BUSY_TRIES && r == -EBUSY; i++) {
+    for (int i = 0; (r = mount_take_down(m->at, false, e)) == -EBUSY && i < BUSY_TRIES; i++)
         when_sleep(BUSY_MS);
-        r = mount_take_down(m->at, false, e);
-    }
     if (r == -EBUSY)
         return err_set(e, r, "is in use; to see by whom: fuser -vm %s", shown);
     return r < 0 ? r : wait_for_end(m->at, e);
