@@ -97,9 +97,8 @@ static void apply_rule(struct checker *c, const struct rule *rule)
 {
     c->rule = rule->id;
     for (c->at = 0; rule->key && c->at < c->g->n_kv; c->at++) {
-        const struct gguf_kv *kv = &c->g->kv[c->at];
-        struct gguf_value v = gguf_value(c->g, kv);
-        rule->key(c, (struct text){gguf_key(c->g, kv), kv->key_len}, &v);
+        struct gguf_value v = gguf_value(c->g, &c->g->kv[c->at]);
+        rule->key(c, gguf_name_of(c->g, true, c->at), &v);
     }
     for (c->at = 0; rule->tensor && c->at < c->g->n_tensors; c->at++)
         rule->tensor(c, &c->g->tensor[c->at]);

@@ -112,19 +112,18 @@ bool file_size_fits(struct text label, const struct params *p)
 /* Maximum lengths of parts in bytes, so that the whole file name fits in 255 bytes. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
-/* Add words of letters and digits, joined by "-". Words that `keep` rejects are skipped; if `keep`
- * is NULL, all words are added. */
+/* Write words of letters and digits, joined by "-". Words that `keep` rejects are skipped; if `keep`
+ * is NULL, all words are written. */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
-    size_t start = out->len;
     for (size_t i = 0, n; i < t.len; i += n ? n : 1) {
         for (n = 0; i + n < t.len && (is_digit(t.at[i + n]) || is_alpha(t.at[i + n]));)
             n++;
         if (n == 0 || (keep && !keep(t.at + i, n)))
             continue;
-        if (out->len - start + 1 + n > WORDS_LEN)
+        if (out->len + 1 + n > WORDS_LEN)
             return;
-        if (out->len > start)
+        if (out->len)
             buf_char(out, '-');
         buf_add(out, t.at + i, n);
     }
@@ -137,6 +136,8 @@ static bool is_base(const char *w, size_t n)
         n--;
     return n == 0 || !is_digit(w[0]);
 }
+
+/* The following functions write a part of the name to an empty buf, or nothing. */
 
 static void suggest_sidecar(const struct gguf *g, struct buf *out)
 {
@@ -195,11 +196,10 @@ static void suggest_version(const struct gguf *g, struct buf *out)
 
 static void suggest_encoding(const struct gguf *g, struct buf *out)
 {
-    const size_t begin = out->len;
     if (g->n_tensors)
         fact_encoding(g, out);
-    if (out->len > begin && memchr(out->data + begin, ':', out->len - begin)) /* unknown */
-        out->len = begin;
+    if (out->len && memchr(out->data, ':', out->len)) /* unknown */
+        out->len = 0;
 }
 
 static void suggest_type(const struct gguf *g, struct buf *out)
@@ -323,17 +323,13 @@ static void rule_file_name(struct checker *c)
     /* omit the number of a shard, because it is correct */
     const size_t n = strlen(c->m->file), tail = c->m->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
     (void)snprintf(name, sizeof(name), "%.*s%s", (int)(n - tail), c->m->file, tail ? suffix : "");
-    if (!file_name_parse(name, part)) {
-        if (can_suggest(c->g))
-            suggest(c);
-        else
-            report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
-        return;
-    }
-    for (int i = 0; i < FILE_PARTS; i++)
+    const bool follows = file_name_parse(name, part);
+    for (int i = 0; follows && i < FILE_PARTS; i++)
         check_part(c, (enum file_part)i, part[i]);
-    if (c->reported && can_suggest(c->g))
+    if ((!follows || c->reported) && can_suggest(c->g))
         suggest(c);
+    else if (!follows)
+        report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
 }
 
 const struct rule name_rules[] = {
