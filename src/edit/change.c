@@ -353,10 +353,10 @@ void edit_describe(const struct edit_change *c, const struct edit_slot *s, struc
     if (s->gone || !known)
         buf_str(out, s->gone ? "removed" : "new");
     else if (strcmp(old, now) != 0)
-        buf_printf(out, "renamed to %s", now);
-    else if (was != is && was && is)
+        buf_printf(out, "renamed to %s%s", now, k ? ", " : "");
+    if (known && !s->gone && was != is && was && is)
         buf_printf(out, "%s -> %s", was->name, is->name);
-    else
+    else if (known && !s->gone && (k || strcmp(old, now) == 0))
         buf_str(out, "changed");
 }
 

@@ -964,10 +964,11 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
     r = edit_way(f, p, o, &ret->strategy, &copies, e);
     if (r == 0 && o->backup && !f->backed)
         r = make_backup(f, p, o, h, e);
-    if (r == 0 && ret->strategy == EDIT_COPY)
-        r = make_new_file(f, p, h, NULL, &ret->old_fd, e);
-    else if (r == 0)
+    if (r < 0)
+        return r;
+    if (ret->strategy == EDIT_INPLACE)
         return write_inplace(f, p, h, ret, e);
+    r = make_new_file(f, p, h, NULL, &ret->old_fd, e);
     inplace.strategy = EDIT_INPLACE; /* a copy may meet a quota, which no look at the disk shows */
     if ((r != -ENOSPC && r != -EDQUOT) || o->strategy != EDIT_AUTO || f->unsynced ||
         edit_way(f, p, &inplace, &ret->strategy, &copies, &(struct err){0}) < 0)

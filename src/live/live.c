@@ -52,7 +52,7 @@ static void add_refused(const struct live *l, bool fresh, const struct notes *ou
 static void add_pending(const struct live *l, bool all, const struct notes *to)
 {
     CLEANUP(buf_free) struct buf pending = BUF_INIT;
-    const struct err *why = l->trouble.code ? &l->trouble : &l->no_room;
+    const struct err *why = l->trouble.code ? &l->trouble : &l->unremoved;
     overlay_notes(l, all, true, &pending);
     const char *at = buf_text(&pending), *end = buf_text_end(&pending);
     for (; at && at < end; at += strlen(at) + 1)
@@ -83,7 +83,7 @@ void live_notes(struct live *l, bool lost, const char *before, struct buf *out)
     add_refused(l, !lost, &to);
     if (lost)
         add_lost(l, &to);
-    else if (l->trouble.code || l->no_room.code)
+    else if (l->trouble.code || l->unremoved.code)
         add_pending(l, l->trouble.code, &to);
 }
 
@@ -156,7 +156,7 @@ int live_finish(struct live *l)
     for (char *at = buf_error(&notes) ? NULL : (char *)notes.data, *line;
          (line = strsep(&at, "\n")) && *line;)
         live_log(l, LOG_WARNING, "%s", line);
-    const int why = l->trouble.code ? l->trouble.code : l->no_room.code;
+    const int why = l->trouble.code ? l->trouble.code : l->unremoved.code;
     return !overlay_is_pending(l) ? 0 : why ? why : -EIO;
 }
 
@@ -227,10 +227,11 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     struct history_pick p = HISTORY_PICK_INIT;
     bool done;
     int r = overlay_accept(l, edit_mark(&l->pending), WHEN_NOW, &done, e);
-    if (r < 0 && r == l->no_room.code && !q->number && edit_change_is_empty(&l->pending)) {
+    if (r < 0 && r == l->unremoved.code && !q->number && edit_change_is_empty(&l->pending)) {
         names_spare_all(l, &(struct err){0});
         tensors_spare_all(l);
-        (void)snprintf(l->undo, sizeof(l->undo), "removals that had no room are taken back");
+        (void)snprintf(l->undo, sizeof(l->undo),
+                       "removals that could not be written are taken back");
         return 0;
     }
     if (r < 0)

@@ -252,13 +252,16 @@ static void state_accepted(struct live *l, const struct view *g, bool written, b
         l->trouble = (struct err){0};
     } else {
         edit_keep(&l->pending, edit_mark(&l->pending));
+        if (l->trouble.code == -ENOSPC ||
+            l->trouble.code == -EDQUOT) /* now there is room for all */
+            l->trouble = (struct err){0};
         queue_later(l, false);
     }
     names_removed(l);
     tensors_removed(l);
     l->changes++;
     if (!overlay_removals(l))
-        l->no_room = (struct err){0};
+        l->unremoved = (struct err){0};
     else if (written) /* removed while it was written */
         queue_later(l, true);
     if (!l->n_gone && !l->tensors.n_gone) {
@@ -328,23 +331,21 @@ static int carry_out_removals(struct live *l, struct accept *a, bool *done, stru
     a->mixed = edit_mark(&l->pending) > mark;
     if (r == 0)
         r = carry_out(l, a, done, e);
-    const bool room = !*done && a->mixed && !l->unsettled &&
-                      (r == -ENOSPC || r == -EDQUOT || r == -EIO); /* the rest may do without */
-    if (room && !l->no_room.code)
+    const bool fails = r < 0 && !*done && a->mixed && !l->unsettled;
+    const struct err why = fails ? *e : (struct err){0};
+    if (fails && r != -EOPNOTSUPP && !l->unremoved.code)
         live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", e->msg);
-    if (r < 0 || *done)
-        l->no_room = room ? *e : (struct err){0};
-    if (*done || !a->mixed || (r < 0 && !room && r != -EOPNOTSUPP))
+    l->unremoved = why;
+    if (*done || !a->mixed || (r < 0 && !fails))
         return r;
     edit_undo(&l->pending, mark);
     a->mixed = a->tried = false;
     a->left = true;
-    const struct err why = *e;
-    const bool failed = r < 0, alone = edit_change_is_empty(&l->pending);
-    a->may = failed || !alone; /* else the removals are collected */
-    if (!failed || !alone)
+    const bool alone = edit_change_is_empty(&l->pending);
+    a->may = fails || !alone; /* else the removals are collected */
+    if (!fails || !alone)
         r = carry_out(l, a, done, e);
-    if (!room && failed && (alone || r == 0))
+    if (why.code == -EOPNOTSUPP && (alone || r == 0))
         names_spare_all(l, &why);
     return r;
 }
@@ -391,8 +392,8 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
     buf_free(&a.notes);
     l->busy = false;
     names_spare_all(l, NULL);
-    if (*done && when == WHEN_NOW && l->no_room.code) { /* 0 would say that all is written */
-        *e = l->no_room;
+    if (*done && when == WHEN_NOW && l->unremoved.code) { /* 0 would say that all is written */
+        *e = l->unremoved;
         return e->code;
     }
     if (*done)
@@ -405,7 +406,7 @@ int overlay_accept(struct live *l, size_t mark, enum when when, bool *done, stru
         l->queue.first_at.tv_sec = 0;
     if (!others || (edit && !a.tried)) /* the fault may be this edit's */
         return r;
-    if (!a.tried) /* time does not try again */
+    if (!a.tried && !l->trouble.code) /* time does not try again */
         live_log(l, LOG_ERR, "edits wait, since they cannot be written: %s", e->msg);
     l->trouble = *e;
     l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;

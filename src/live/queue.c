@@ -223,9 +223,9 @@ void queue_later(struct live *l, bool removes)
 {
     struct queue *s = &l->queue;
     const bool joins = s->due.tv_sec && !s->removes; /* what was collected */
-    const unsigned seconds = !removes || joins   ? QUEUE_EDITS
-                             : l->tensors.n_gone ? QUEUE_TENSORS
-                                                 : QUEUE_REMOVALS;
+    const unsigned seconds = !removes || joins                       ? QUEUE_EDITS
+                             : l->tensors.n_gone > l->tensors.n_kept ? QUEUE_TENSORS
+                                                                     : QUEUE_REMOVALS;
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
         return;
@@ -243,7 +243,7 @@ void queue_later(struct live *l, bool removes)
 void queue_spared(struct live *l)
 {
     if (!overlay_removals(l))
-        l->no_room = (struct err){0};
+        l->unremoved = (struct err){0};
     if (overlay_is_pending(l))
         return;
     l->queue.due.tv_sec = l->queue.first_at.tv_sec = 0;

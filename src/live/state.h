@@ -4,7 +4,7 @@
  *
  * The keys of the accepted state are those of `state`. `pending` is the overlay that leads from the
  * file on disk (`disk`) to that state; only the worker changes it. Removed keys are not part of it:
- * their names are `gone`, which hides them, and each write removes them in its plan. So a create
+ * their names are `gone`, which hides them, and writes remove them in their plans (overlay.c). So a create
  * takes a removal back by clearing a flag, and neither a timer nor another program's fsync can
  * write the removal while the new text is still coming.
  *
@@ -138,10 +138,10 @@ struct live {
     uint64_t as_shown;          /* the newest view shows the state after so many changes */
     atomic_uint shown;          /* number of the newest snapshot */
     struct err trouble;         /* why pending edits could not be written; else code 0 */
-    struct err no_room; /* why removals alone could not, which stops no timer; else code 0 */
-    struct view old[3]; /* the worker's: replaced views, to be freed without the lock */
-    bool unsettled;     /* the last edit failed: edit_settle() brings or takes back the rest */
-    bool unmapped;      /* readers use a mapping that is older than the last edit */
+    struct err unremoved;       /* why removals could not, which stops no timer; else code 0 */
+    struct view old[3];         /* the worker's: replaced views, to be freed without the lock */
+    bool unsettled; /* the last edit failed: edit_settle() brings or takes back the rest */
+    bool unmapped;  /* readers use a mapping that is older than the last edit */
 
     struct table by_text, by_number;
     struct name *first, *last;

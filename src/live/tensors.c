@@ -103,14 +103,15 @@ static void spare(struct live *l, struct object *o)
     queue_spared(l);
 }
 
-/* A fresh tensor is given its name, or loses it: until then a tensor that had it, and whose removal is not
+/* A fresh tensor is given its name, or loses it: meanwhile a tensor that had it, and whose removal is not
  * written, stays in the file, so that it has its place, and is not lost if the other never comes. */
-static void keep_named(struct live *l, const struct object *fresh, bool keep)
+static void keep_named(struct live *l, const char *name, size_t n)
 {
-    struct edit_tensor t;
-    struct object *o = NULL;
-    if (edit_tensor_find(&l->pending, fresh->name, fresh->name_len, &t))
-        o = object_find(l, t.id.number);
+    char file[TREE_NAME_MAX + 1];
+    const bool keep = fresh_named(l, name, n);
+    (void)name_encode(name, n, file);
+    const uint32_t i = snapshot_find(l->state, false, file);
+    struct object *o = i < UINT32_MAX ? object_find(l, ids_of(l->state->ids, i).number) : NULL;
     if (!o || !o->gone || o->kept == keep)
         return;
     o->kept = keep;
@@ -121,12 +122,18 @@ static void keep_named(struct live *l, const struct object *fresh, bool keep)
         queue_later(l, true);
 }
 
-static void drop_name(struct live *l, struct object *o)
+/* Give a fresh tensor a name, which it then owns, or none (NULL). */
+static void set_name(struct live *l, struct object *o, char *name, size_t n)
 {
-    if (o->name)
-        keep_named(l, o, false);
-    free(o->name);
-    o->name = NULL;
+    char *old = o->name;
+    const size_t old_len = o->name_len;
+    o->name = name;
+    o->name_len = n;
+    if (old)
+        keep_named(l, old, old_len);
+    if (name)
+        keep_named(l, name, n);
+    free(old);
 }
 
 void tensors_spare_all(struct live *l)
@@ -259,20 +266,6 @@ static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n
     return *n > EDIT_MAX_TENSOR_NAME ? -ENAMETOOLONG : 0;
 }
 
-/* Give a fresh tensor a name. */
-static int set_name(struct live *l, struct object *o, const char *name, size_t n)
-{
-    char *copy = malloc(n + 1);
-    if (!copy)
-        return -ENOMEM;
-    memcpy(copy, name, n);
-    drop_name(l, o);
-    o->name = copy;
-    o->name_len = n;
-    keep_named(l, o, true);
-    return 0;
-}
-
 int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 {
     char name[TREE_NAME_MAX + 1];
@@ -284,12 +277,13 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
     struct object *o = r == 0 ? object_get(l, atomic_fetch_add(&l->newest->numbers, 1)) : NULL;
     if (!o)
         return r < 0 ? r : -ENOMEM;
-    r = set_name(l, o, name, n);
-    if (r < 0) {
+    char *copy = strndup(name, n);
+    if (!copy) {
         object_reap(l, o);
-        return r;
+        return -ENOMEM;
     }
     TAILQ_INSERT_TAIL(&l->tensors.fresh, o, in_fresh);
+    set_name(l, o, copy, n);
     o->fresh = true;
     o->hidden = UINT32_MAX;
     o->mtime = when_date();
@@ -303,7 +297,7 @@ static void fresh_end(struct live *l, struct object *o)
 {
     TAILQ_REMOVE(&l->tensors.fresh, o, in_fresh);
     tensor_edit_free(&o->edit);
-    drop_name(l, o);
+    set_name(l, o, NULL, 0);
     o->fresh = false;
     o->hidden = 0;
 }
@@ -386,6 +380,12 @@ static int take_name(struct live *l, const char *name, size_t n, struct err *e)
     return edit_tensor_remove(&l->pending, name, n, e);
 }
 
+/* True if an error may be gone at the next try. */
+static bool may_pass(int r)
+{
+    return r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
+}
+
 /* A fresh tensor is refused. again: fsync tries again, even if nothing is written. */
 static void fresh_refused(struct live *l, struct request *q, struct object *o, bool again,
                           const struct err *e)
@@ -448,10 +448,7 @@ static void judge_fresh(struct live *l, struct request *q, struct object *o, str
     else if (r == -EINTR)
         object_touch(l, o);
     else if (r < 0)
-        fresh_refused(l, q, o,
-                      refused ? q->when != WHEN_NOW
-                              : r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM,
-                      e);
+        fresh_refused(l, q, o, q->when != WHEN_NOW || (!refused && may_pass(r)), e);
     object_unpin(l, o);
 }
 
@@ -539,10 +536,13 @@ int tensors_add(struct live *l, struct request *q, struct err *e)
 
 static int rename_fresh(struct live *l, struct object *o, const char *name, size_t n)
 {
-    const int r = set_name(l, o, name, n);
-    if (r == 0 && o->error) /* the error may have been about the old name */
+    char *copy = strndup(name, n);
+    if (!copy)
+        return -ENOMEM;
+    set_name(l, o, copy, n);
+    if (o->error) /* it may have been about the old name */
         object_touch(l, o);
-    return r;
+    return 0;
 }
 
 static int accept_rename(struct live *l, struct request *q, struct err *e)

@@ -443,10 +443,11 @@ static int accept_view(struct live *l, struct request *q, struct err *e)
     if (q->converts && l->stop)
         atomic_store(&l->queue.cancel, true);
     const long long begun = when_ms();
+    const bool waits = l->queue.first_at.tv_sec;
     lock_drop(&l->lock);
     const int r = tensor_judge(&q->round, &b, &l->logs, &watch, &edit, e);
     lock_take(&l->lock);
-    if (q->converts && l->queue.first_at.tv_sec) /* time spent converting does not count */
+    if (q->converts && waits && l->queue.first_at.tv_sec) /* time spent converting does not count */
         l->queue.first_at = when_later(&l->queue.first_at, (unsigned)(when_ms() - begun));
     q->converts = false;
     q->verdict = r;

@@ -88,7 +88,7 @@ struct source log_source(const struct log *s)
 int log_check(struct log *s, const struct sys *sys, bool sync, struct err *e)
 {
     int r = sync ? sys_sync(sys, s->src.fd) : sys->settled(sys, s->src.fd);
-    if (r == -EIO || r == -ENOSPC || r == -EDQUOT)
+    if (r == -EIO || r == -ENOSPC || r == -EDQUOT || (sync && r < 0))
         atomic_store(&s->lost, r);
     r = atomic_load(&s->lost);
     return err_sys(e, r, "what was written to a tensor did not reach the disk");

@@ -393,8 +393,7 @@ static void op_write(fuse_req_t req, UNUSED fuse_ino_t ino, const char *bytes, s
     if (!p)
         return;
     p->size = n;
-    answer_unless_parked(
-        p, tree_write(p->file, (uint64_t)off, bytes, n, p->file->converts ? &p->wait : NULL));
+    answer_unless_parked(p, tree_write(p->file, (uint64_t)off, bytes, n, &p->wait));
 }
 
 static void op_fallocate(fuse_req_t req, UNUSED fuse_ino_t ino, int mode, off_t off, off_t n,

@@ -26,7 +26,7 @@ struct tree_file {
     struct live_file *live; /* for a key or helper in a writable tree */
     bool fixed;             /* of these: `text` is read, not the draft */
     struct live_view *view; /* for a tensor's view that is being written (tensors.h) */
-    bool converts;          /* a write may be slow; a signal may interrupt the wait */
+    bool converts;          /* a write converts a tensor, which the end of the mount breaks off */
     uint64_t cold; /* not 0: the kernel's pages of the file may be wrong; as live_view_cold() */
     /* Of a piecewise file (files.h) as it was opened; a tensor that can be edited may differ now: */
     uint64_t size;
@@ -54,7 +54,7 @@ int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Release an answer. Call after each tree_read(), once the answer has been passed on. */
 void tree_reply_done(struct reply *r);
 
-/* Write to a file. w may be NULL unless the file `converts`. */
+/* Write to a file. w: waits for the line of a text of a tensor to be judged. */
 int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, struct live_wait *w);
 /* Handle fallocate(2), which affects only the size. May return -EOPNOTSUPP. */
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n);

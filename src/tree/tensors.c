@@ -46,7 +46,7 @@ int tensors_open(struct tree_file *f, int flags)
     if (r < 0)
         return r;
     f->row = node_row(n);
-    f->converts = !f->row->read;
+    f->converts = n->row == TENSOR_TYPE;
     f->cacheable = !view_is_text(n->row) && !view_is_computed(n->row);
     f->cold = live_view_cold(t->meta, n->number, n->row);
     return 0;

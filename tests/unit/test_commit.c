@@ -281,7 +281,7 @@ TEST("an edit that cannot be made changes nothing")
 }
 
 /* Whichever call fails, a complete backup exists, either the old or the new one. */
-static bool check_backup(unsigned n, enum edit_strategy how, bool clones)
+static bool check_backup(unsigned n, int error, enum edit_strategy how, bool clones)
 {
     struct scene s;
     size_t len = 0;
@@ -290,7 +290,7 @@ static bool check_backup(unsigned n, enum edit_strategy how, bool clones)
     put_file(s.x.dir, NAME "~", "older", 5);
     s.fs.mode = FAULT_FAIL;
     s.fs.n = n;
-    s.fs.error = -EIO;
+    s.fs.error = error;
     s.fs.clone = clones;
     int r = scene_commit(&s);
     uint8_t *kept = get_file(s.x.dir, NAME "~", &len);
@@ -313,9 +313,9 @@ static bool check_backup(unsigned n, enum edit_strategy how, bool clones)
 
 TEST("a backup is complete or absent")
 {
-    for (enum edit_strategy how = EDIT_INPLACE; how <= EDIT_COPY; how++)
-        for (int clones = 0; clones < 2; clones++)
-            for (unsigned n = 1; check_backup(n, how, clones); n++)
+    for (enum edit_strategy how = EDIT_AUTO; how <= EDIT_COPY; how++)
+        for (int i = 0; i < 4; i++)
+            for (unsigned n = 1; check_backup(n, i & 1 ? -ENOSPC : -EIO, how, i & 2); n++)
                 ;
 }
 

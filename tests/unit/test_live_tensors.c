@@ -539,6 +539,16 @@ static const struct script scripts[] = {
      "tensors close",
      MAKES_OPEN "rmdir /a; rmdir /b; rmdir /c; rmdir /z; go EIO; wait =EIO; rmdir /n; release A;"
                 "later 3; fsync; list / 'a b c z'"},
+    {"a name is made again while the write that adds its tensor fails, or removes it",
+     "tensors close",
+     MAKES_OPEN
+     "rmdir /n; mkdir /n; go EIO; wait =EIO; rmdir /n; release A; rmdir /a; fsync; tfile " B C
+     "; rmdir /b; hold; & fsync; held; mkdir /b; go EIO; wait =EIO; rmdir /c; rmdir /z =EPERM;"
+     "list / 'c z b'; rmdir /b; fsync",
+     C},
+    {"the log names the new type of a tensor that was renamed, too", "tensors sync",
+     "mv /b /d; put /d/type F16; fsync; logged 'tensors/b: renamed to d, F32 -> F16; '",
+     A "d:F16:2x3=12 " C},
     {"a collected new tensor that cannot be written stays, and is named", "tensors sync",
      "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; hold; & fsync; held; go EIO; wait "
      "=EIO; owes tensors/n; rmdir /c; fsync; mkdir /c; put /c/type I8; put /c/shape 4; put /c/raw "
