@@ -223,6 +223,7 @@ void tensors_synced(struct world *w, uint32_t since, bool dir)
 void tensors_spared(struct world *w)
 {
     struct tensor_oracle *o = &w->tensors;
+    o->spared = tensors_now(w);
     for (int t = 0; t < TENSORS; t++) {
         share(w, t);
         for (unsigned i = 0; i < o->n[t]; i++)
@@ -422,8 +423,9 @@ static int write_token(struct program *p, struct handle *h, unsigned token, bool
     e->part[OF_LOW] = (uint8_t)token;
     if (!half)
         e->part[OF_HIGH] = (uint8_t)token;
-    /* half an F32, written by another program, has the size of an F16 until it is judged */
-    if (h->half || (h->kind == RAW && form && k->w->tensors.shared[h->tensor] > h->opened))
+    /* half an F32, written by another program or beside its type, has the size of an F16 */
+    if (h->half ||
+        (h->kind == RAW && (form || half) && k->w->tensors.shared[h->tensor] > h->opened))
         e->part[OF_LOW] = e->part[OF_HIGH] = ANYTHING;
     const int r = KERNEL_CALL(p, tree_write(h->f, 0, bytes, n, &p->wait));
     e->end = tensors_now(k->w);
@@ -641,7 +643,9 @@ static void remove_tensor(struct program *p, const struct step *s)
         memset(e->part, NONE, sizeof(e->part));
         e->judged = e->begin;
         r = KERNEL_CALL(p, tree_rmdir(k->t, FOLDER, names[s->name]));
-        *(r == 0 ? &e->accepted : &e->refused) = e->end = tensors_now(k->w);
+        e->end = tensors_now(k->w);
+        if (r < 0 || k->w->tensors.spared < e->begin)
+            *(r == 0 ? &e->accepted : &e->refused) = e->end;
         check_error(p, "rmdir", t, r, false);
         tree_forget(k->t, dir.node, 1);
     }

@@ -39,6 +39,7 @@ struct tensor_edit {
 /* Shared by all processes of a story. */
 struct tensor_oracle {
     uint32_t now;
+    uint32_t spared; /* when an undo took removals back */
     unsigned n[TENSORS];
     struct tensor_edit edit[TENSORS][TENSOR_EDITS];
     unsigned writers[TENSORS]; /* handles that may write */
