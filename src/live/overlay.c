@@ -252,8 +252,8 @@ static void state_accepted(struct live *l, const struct view *g, bool written, b
         l->trouble = (struct err){0};
     } else {
         edit_keep(&l->pending, edit_mark(&l->pending));
-        if (l->trouble.code == -ENOSPC ||
-            l->trouble.code == -EDQUOT) /* now there is room for all */
+        /* there is room for all, as plan() has found */
+        if (l->trouble.code == -ENOSPC || l->trouble.code == -EDQUOT)
             l->trouble = (struct err){0};
         queue_later(l, false);
     }
