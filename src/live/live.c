@@ -230,8 +230,7 @@ static int accept_undo(struct live *l, struct request *q, struct err *e)
     if (r < 0 && r == l->unremoved.code && !q->number && edit_change_is_empty(&l->pending)) {
         names_spare_all(l, &(struct err){0});
         tensors_spare_all(l);
-        (void)snprintf(l->undo, sizeof(l->undo),
-                       "removals that could not be written are taken back");
+        (void)snprintf(l->undo, sizeof(l->undo), "unwritten removals are taken back");
         return 0;
     }
     if (r < 0)

@@ -249,7 +249,6 @@ static int accept_helper(struct live *l, struct request *q, struct err *e)
 /* A key over a key: the target keeps its place and type, and gets the other one's value. */
 static int accept_key(struct live *l, struct request *q, struct err *e)
 {
-    struct gguf_value v;
     struct edit_change *c = &l->pending;
     const struct name *from = q->from, *to = q->to;
     const struct file *f = q->file;
@@ -264,9 +263,8 @@ static int accept_key(struct live *l, struct request *q, struct err *e)
         const int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
         return r < 0 ? r : 1;
     }
-    CLEANUP(shown_free) struct shown s = value_stored(l, to);
-    if (f->state == DRAFT_CLEAN && shown_value(&s, &v) && v.type == GGUF_STRING)
-        buf_add(&q->text, f->text.data, f->text.len); /* as it was written */
+    if (f->state == DRAFT_CLEAN) /* as it was written */
+        buf_add(&q->text, f->text.data, f->text.len);
     else
         (void)value_text(l, from, &q->text);
     int r = buf_error(&q->text) ? err_set(e, -ENOMEM, "no memory for the edit")

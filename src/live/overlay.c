@@ -252,9 +252,6 @@ static void state_accepted(struct live *l, const struct view *g, bool written, b
         l->trouble = (struct err){0};
     } else {
         edit_keep(&l->pending, edit_mark(&l->pending));
-        /* there is room for all, as plan() has found */
-        if (l->trouble.code == -ENOSPC || l->trouble.code == -EDQUOT)
-            l->trouble = (struct err){0};
         queue_later(l, false);
     }
     names_removed(l);
@@ -333,11 +330,10 @@ static int carry_out_removals(struct live *l, struct accept *a, bool *done, stru
         r = carry_out(l, a, done, e);
     const bool fails = r < 0 && !*done && a->mixed && !l->unsettled;
     const struct err why = fails ? *e : (struct err){0};
-    if (fails && r != -EOPNOTSUPP && !l->unremoved.code)
-        live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", e->msg);
-    l->unremoved = why;
-    if (*done || !a->mixed || (r < 0 && !fails))
+    if (*done || !a->mixed || (r < 0 && !fails)) {
+        l->unremoved = why;
         return r;
+    }
     edit_undo(&l->pending, mark);
     a->mixed = a->tried = false;
     a->left = true;
@@ -345,7 +341,12 @@ static int carry_out_removals(struct live *l, struct accept *a, bool *done, stru
     a->may = fails || !alone; /* else the removals are collected */
     if (!fails || !alone)
         r = carry_out(l, a, done, e);
-    if (why.code == -EOPNOTSUPP && (alone || r == 0))
+    if (fails && !alone && r < 0) /* the fault may be the edit's */
+        return r;
+    if (fails && why.code != -EOPNOTSUPP && !l->unremoved.code)
+        live_log(l, LOG_ERR, "what was removed stays in the file for now: %s", why.msg);
+    l->unremoved = why;
+    if (why.code == -EOPNOTSUPP)
         names_spare_all(l, &why);
     return r;
 }

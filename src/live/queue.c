@@ -226,8 +226,10 @@ void queue_later(struct live *l, bool removes)
     const unsigned seconds = !removes || joins                       ? QUEUE_EDITS
                              : l->tensors.n_gone > l->tensors.n_kept ? QUEUE_TENSORS
                                                                      : QUEUE_REMOVALS;
+    const int why = l->trouble.code; /* a collected edit has found room for all */
     assert(lock_held(&l->lock));
-    if (l->opt.commit == LIVE_COMMIT_SYNC || l->trouble.code)
+    if (l->opt.commit == LIVE_COMMIT_SYNC ||
+        (why && (removes || (why != -ENOSPC && why != -EDQUOT))))
         return;
     s->removes = removes && !joins;
     struct timespec due = when_after(seconds * 1000);

@@ -103,37 +103,42 @@ static void spare(struct live *l, struct object *o)
     queue_spared(l);
 }
 
-/* A fresh tensor is given its name, or loses it: meanwhile a tensor that had it, and whose removal is not
- * written, stays in the file, so that it has its place, and is not lost if the other never comes. */
-static void keep_named(struct live *l, const char *name, size_t n)
+/* A removed tensor stays in the file while a fresh one has its name, which may never be whole. */
+static void keep(struct live *l, struct object *o)
 {
-    char file[TREE_NAME_MAX + 1];
-    const bool keep = fresh_named(l, name, n);
-    (void)name_encode(name, n, file);
-    const uint32_t i = snapshot_find(l->state, false, file);
-    struct object *o = i < UINT32_MAX ? object_find(l, ids_of(l->state->ids, i).number) : NULL;
-    if (!o || !o->gone || o->kept == keep)
+    size_t n;
+    const char *name = object_name(l, o, &n);
+    const bool kept = name && fresh_named(l, name, n);
+    if (!o->gone || o->kept == kept)
         return;
-    o->kept = keep;
-    l->tensors.n_kept += keep ? 1 : (size_t)-1;
-    if (keep)
+    o->kept = kept;
+    l->tensors.n_kept += kept ? 1 : (size_t)-1;
+    if (kept)
         queue_spared(l);
     else
         queue_later(l, true);
 }
 
+/* A fresh tensor is given this name, or has lost it. name: NULL is none. */
+static void keep_named(struct live *l, const char *name, size_t n)
+{
+    char file[TREE_NAME_MAX + 1];
+    const uint32_t i =
+        name && name_encode(name, n, file) ? snapshot_find(l->state, false, file) : UINT32_MAX;
+    struct object *o = i < UINT32_MAX ? object_find(l, ids_of(l->state->ids, i).number) : NULL;
+    if (o)
+        keep(l, o);
+}
+
 /* Give a fresh tensor a name, which it then owns, or none (NULL). */
 static void set_name(struct live *l, struct object *o, char *name, size_t n)
 {
-    char *old = o->name;
-    const size_t old_len = o->name_len;
+    const struct object old = *o;
     o->name = name;
     o->name_len = n;
-    if (old)
-        keep_named(l, old, old_len);
-    if (name)
-        keep_named(l, name, n);
-    free(old);
+    keep_named(l, old.name, old.name_len);
+    keep_named(l, name, n);
+    free(old.name);
 }
 
 void tensors_spare_all(struct live *l)
@@ -380,12 +385,6 @@ static int take_name(struct live *l, const char *name, size_t n, struct err *e)
     return edit_tensor_remove(&l->pending, name, n, e);
 }
 
-/* True if an error may be gone at the next try. */
-static bool may_pass(int r)
-{
-    return r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
-}
-
 /* A fresh tensor is refused. again: fsync tries again, even if nothing is written. */
 static void fresh_refused(struct live *l, struct request *q, struct object *o, bool again,
                           const struct err *e)
@@ -448,7 +447,10 @@ static void judge_fresh(struct live *l, struct request *q, struct object *o, str
     else if (r == -EINTR)
         object_touch(l, o);
     else if (r < 0)
-        fresh_refused(l, q, o, q->when != WHEN_NOW || (!refused && may_pass(r)), e);
+        fresh_refused(l, q, o,
+                      q->when != WHEN_NOW ||
+                          (!refused && (r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM)),
+                      e);
     object_unpin(l, o);
 }
 
@@ -565,6 +567,7 @@ static int tensor_renamed(struct live *l, struct request *q, int r, const struct
 {
     if (r < 0 && !q->done)
         return object_refused(l, q->object, e);
+    keep(l, q->object);
     q->object->mtime = when_date();
     object_set_error(l, q->object, NULL);
     return r;
