@@ -539,21 +539,21 @@ static const struct script scripts[] = {
      "tensors close",
      MAKES_OPEN "rmdir /a; rmdir /b; rmdir /c; rmdir /z; go EIO; wait =EIO; rmdir /n; release A;"
                 "later 3; fsync; list / 'a b c z'"},
-    {"a name is made again while the write that adds its tensor fails, or removes it",
+    {"a name is made again while the write that adds, removes or renames its tensor runs or fails",
      "tensors close",
      MAKES_OPEN
      "rmdir /n; mkdir /n; go EIO; wait =EIO; rmdir /n; release A; rmdir /a; fsync; tfile " B C
      "; rmdir /b; hold; & fsync; held; mkdir /b; go EIO; wait =EIO; rmdir /c; rmdir /z =EPERM;"
-     "list / 'c z b'; rmdir /b; fsync",
-     C},
-    {"the log names the new type of a tensor that was renamed, too", "tensors sync",
-     "mv /b /d; put /d/type F16; fsync; logged 'tensors/b: renamed to d, F32 -> F16; '",
-     A "d:F16:2x3=12 " C},
+     "list / 'c z b'; rmdir /b; fsync; hold; & mv /c /d; held; interrupt; wait =EINTR; rmdir /c;"
+     "mkdir /c; go; put /c/type I8; put /c/shape 1; put /c/raw x; fsync",
+     "z:I8:20000=.{20000} c:I8:1=x "},
     {"a collected new tensor that cannot be written stays, and is named", "tensors sync",
+     "mv /b /d; put /d/type F16; fsync; logged 'tensors/b: renamed to d, F32 -> F16; ';"
      "mkdir /n; put /n/type I8; put /n/shape 1; put /n/raw x; hold; & fsync; held; go EIO; wait "
-     "=EIO; owes tensors/n; rmdir /c; fsync; mkdir /c; put /c/type I8; put /c/shape 4; put /c/raw "
-     "wxyz; rmdir /n",
-     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 z:I8:20000=.{20000} c:I8:4=wxyz "},
+     "=EIO;"
+     "owes tensors/n; rmdir /c; fsync; mkdir /c; put /c/type I8; put /c/shape 4; put /c/raw wxyz;"
+     "rmdir /n",
+     "a:I8:8=abcdefgh d:F16:2x3=12 z:I8:20000=.{20000} c:I8:4=wxyz "},
 };
 
 SCRIPTS_MAIN("live_tensors", scripts)
