@@ -829,7 +829,7 @@ static void start_retype(struct state *s, unsigned c)
     }
     if (type == type_of(stored(s, k)))
         emit_done(s, (int)c, 0);
-    if (coming && !is_waiting(s, f))
+    if (coming && !is_waiting(s, f) && !o->stopped) /* a signal may have ended a wait meanwhile */
         return;
     x->typed = 0;
     wait_turn(s, (int)c, edit);
