@@ -350,13 +350,16 @@ void edit_describe(const struct edit_change *c, const struct edit_slot *s, struc
            : kv ? show(old, gguf_key(g, kv), kv->key_len)
                 : strcpy(old, now));
     buf_printf(out, "%s: ", old);
-    if (s->gone || !known)
+    const bool renamed = strcmp(old, now) != 0;
+    if (s->gone || !known) {
         buf_str(out, s->gone ? "removed" : "new");
-    else if (strcmp(old, now) != 0)
+        return;
+    }
+    if (renamed)
         buf_printf(out, "renamed to %s%s", now, k ? ", " : "");
-    if (known && !s->gone && was != is && was && is)
+    if (was != is && was && is)
         buf_printf(out, "%s -> %s", was->name, is->name);
-    else if (known && !s->gone && (k || strcmp(old, now) == 0))
+    else if (k || !renamed)
         buf_str(out, "changed");
 }
 
