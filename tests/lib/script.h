@@ -79,7 +79,7 @@
  *     due                    what is due has been asked for and, unless copies are held, is done
  *     still                  only `later` moves the clock
  *     alter; restore         another program touches the model; its time is restored
- *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
+ *     logged TEXT; quiet     the log has TEXT since the last `logged` (!TEXT: not); it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; check and remove them
  *     edits changed; edits same       the model is edited; another program changed it, or not
  *     hurry                  a signal ends the daemon: what is pending is written, and no more is made

@@ -409,7 +409,7 @@ void script_log(int priority, const char *line)
 void script_logged(struct run *r, const char *text)
 {
     (void)pthread_mutex_lock(&lock);
-    if (text ? !strstr(lines, text) : warned)
+    if (text ? !strstr(lines, text + (*text == '!')) != (*text == '!') : warned)
         script_fail(r, "the log has \"%s\"", lines);
     if (text) {
         filled = 0;

@@ -110,7 +110,7 @@ static const struct script scripts[] = {
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"what is changed and changed back is no edit, and not called one", "sync",
-     "put a.count 9; put a.count 7; fsync; quiet"},
+     "put a.count 9; put a.count 7; fsync; logged '!a.count: changed'"},
     {"nothing is written automatically with commit=sync", "sync",
      "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
      "put a.count 10; put a.other 11; file " UNCHANGED,
